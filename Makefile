@@ -64,20 +64,21 @@ library_objects = $(patsubst %.c,$(BUILD)/library/%.o,$(LIBRARY_SOURCES))
 extension_objects = $(patsubst %.c,$(BUILD)/extension/%.o,$(EXTENSION_SOURCES))
 
 # Flags. pkg-config is asked once, when first needed: on a fresh machine `make demo` installs it.
-DAEMON_PACKAGES := libuv hiredis sqlite3 libpq libmicrohttpd json-c inih libxxhash openssl libxcrypt \
+DAEMON_PACKAGES := libuv hiredis sqlite3 libmicrohttpd json-c inih libxxhash openssl libxcrypt \
                    libsystemd
 # Of the command line only: a screen. Its header needs no flags.
 TOOLS_PACKAGES := ncursesw
-LIBRARY_PACKAGES := libuv hiredis sqlite3 libpq libxxhash openssl libxcrypt
+LIBRARY_PACKAGES := libuv hiredis sqlite3 libxxhash openssl libxcrypt
 # Debian's libuv.a has another name, and a .pc file of its own.
 STATIC_PACKAGES = $(LIBRARY_PACKAGES:libuv=$(if $(shell pkg-config --exists libuv-static && \
     echo yes),libuv-static,libuv))
 PKG_LIBS := pkg-config --libs
-# ZooKeeper's client is loaded where it is asked for (fence/lease/zookeeper/client.h). The tests and
-# the benchmark use it by themselves; it comes without a .pc file.
+# The clients of ZooKeeper and PostgreSQL are loaded where they are asked for
+# (fence/base/library.h). The tests and the benchmark use ZooKeeper's by themselves; it comes
+# without a .pc file.
 ZOOKEEPER_LIBS := -lzookeeper_mt
 once = $(eval $(1) := $(shell $(2)))$($(1))
-PACKAGE_CFLAGS = $(call once,PACKAGE_CFLAGS,pkg-config --cflags $(DAEMON_PACKAGES) zlib)
+PACKAGE_CFLAGS = $(call once,PACKAGE_CFLAGS,pkg-config --cflags $(DAEMON_PACKAGES) libpq zlib)
 DAEMON_LIBS = $(call once,DAEMON_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES))
 LIBRARY_LIBS = $(call once,LIBRARY_LIBS,$(PKG_LIBS) $(LIBRARY_PACKAGES))
 TOOLS_LIBS = $(call once,TOOLS_LIBS,$(PKG_LIBS) $(DAEMON_PACKAGES) $(TOOLS_PACKAGES) zlib)
@@ -138,7 +139,8 @@ picture: all ## draw the demo's picture, tools/report/oversell.svg, anew (needs 
 	@node tools/report/picture.js $(BUILD)/picture.html 'Redis lock' Stockade \
 	    >tools/report/oversell.svg
 
-# SUITES: unit, system (the fast ones), slow (those that pytest marks slow), page (in a browser).
+# SUITES: unit, system (the fast ones), slow (those that pytest marks slow), page (in a browser),
+# postgresql (those of system that hold with any store).
 SUITES ?= unit system
 check: ## build, then run every fast test (SUITES="unit system slow" for all)
 	@tools/setup --tests

@@ -122,6 +122,7 @@ const char *stk_version(void);
  *   stockade://[user:password@]host[:port]   a daemon; %XX stands for a byte of the password
  *   stockades://...[?tls_ca=FILE&...]        the same by TLS (proxy/client/LIBRARY.md)
  *   stockade+unix:PATH[?password=PASSWORD]   a daemon on this machine
+ *   postgresql://...[?lease=URI]             embedded, with a store in PostgreSQL; lease= last
  *   sqlite:PATH[?lease=URI]                  embedded: this process opens the store, no daemon
  *
  * Embedded, the lease service is given as in the daemon's --lease; by default it is `local:`.

@@ -500,7 +500,7 @@ static void on_attempted(void *context)
 static void start(struct daemon *daemon)
 {
     start_signals(daemon, true);
-    log_info(daemon->log, "store %s, leases by %s", option(daemon, OPTION_STORE),
+    log_info(daemon->log, "store %s, leases by %s", options_shown(daemon->options, OPTION_STORE),
              lease_provider_name(host_provider(daemon->host)));
     host_start(daemon->host, on_attempted);
 }

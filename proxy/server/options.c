@@ -197,7 +197,7 @@ static void clear(struct option_value *value)
 
 static void append_shown(struct buf *out, enum option option, const char *text)
 {
-    if (option == OPTION_LEASE)
+    if (option == OPTION_LEASE || (option == OPTION_STORE && store_uri_is_postgresql(text)))
         uri_append_masked(out, text);
     else
         buf_append_text(out, text);

@@ -22,12 +22,14 @@ bool store_postgresql_heads(const char *uri, struct store_audit_head **heads, si
 
     *heads = NULL;
     *count = 0;
+    if (!libpq_load(why, why_size))
+        return false;
     if (pg_connect(&pg)) {
         pg_send_text(&pg, "SELECT to_regclass('stockade.audit') IS NOT NULL");
         pg_sync(&pg);
         result = pg_take(&pg);
         there = result != NULL && pg_value_bool(result, 0, 0);
-        PQclear(result);
+        pq.PQclear(result);
         result = NULL;
         if (pg_end(&pg) && there) {
             pg_send_text(&pg, "SELECT chain, hash, lines FROM stockade.audit ORDER BY chain");
@@ -36,7 +38,7 @@ bool store_postgresql_heads(const char *uri, struct store_audit_head **heads, si
             (void)pg_end(&pg);
         }
     }
-    for (int i = 0; i < PQntuples(result); i++) {
+    for (int i = 0; i < pq.PQntuples(result); i++) {
         *heads = mem_realloc(*heads, (*count + 1) * sizeof **heads);
         struct store_audit_head *head = &(*heads)[(*count)++];
         take_text(head->chain, sizeof head->chain, result, i, 0);
@@ -46,7 +48,7 @@ bool store_postgresql_heads(const char *uri, struct store_audit_head **heads, si
     bool good = pg.conn != NULL && !pg.failed;
     if (!good)
         text_print(why, why_size, "%s", pg.why);
-    PQclear(result);
+    pq.PQclear(result);
     pg_drop(&pg);
     return good;
 }

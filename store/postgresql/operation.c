@@ -10,13 +10,6 @@
 #include "fence/base/mem.h"
 #include "store/postgresql/past.h"
 
-enum stk_error pg_stop(struct pg_txn *txn, enum pg_stop stop)
-{
-    if (txn->stop == PG_ON)
-        txn->stop = stop;
-    return STK_STORE;
-}
-
 /* Is it in the set by now? */
 static bool have(struct pg_txn *txn, enum known *known)
 {

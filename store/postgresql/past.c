@@ -30,7 +30,7 @@ static PGresult *query(struct pg_txn *txn, enum pg_statement statement,
     pg_sync(&txn->pg);
     PGresult *result = pg_take(&txn->pg);
     if (!pg_end(&txn->pg)) {
-        PQclear(result);
+        pq.PQclear(result);
         result = NULL;
     }
     if (result == NULL)
@@ -44,7 +44,7 @@ static enum stk_error run(struct pg_txn *txn, enum pg_statement statement,
     PGresult *result = query(txn, statement, params);
     bool good = result != NULL;
 
-    PQclear(result);
+    pq.PQclear(result);
     txn->wrote = true;
     return good ? STK_OK : STK_STORE;
 }
@@ -57,7 +57,7 @@ static enum stk_error number(struct pg_txn *txn, enum pg_statement statement,
 
     if (good)
         *value = pg_value_int64(result, 0, 0);
-    PQclear(result);
+    pq.PQclear(result);
     return good ? STK_OK : STK_STORE;
 }
 
@@ -69,7 +69,7 @@ static enum stk_error truth(struct pg_txn *txn, enum pg_statement statement,
 
     if (good)
         *value = pg_value_bool(result, 0, 0);
-    PQclear(result);
+    pq.PQclear(result);
     return good ? STK_OK : STK_STORE;
 }
 
@@ -89,7 +89,7 @@ static enum stk_error each_name(struct store_txn *base, enum pg_statement statem
         PGresult *result = query(txn, statement, &params);
         if (result == NULL)
             return STK_STORE;
-        int rows = PQntuples(result);
+        int rows = pq.PQntuples(result);
         more = rows == PAGE;
         for (int i = 0; i < rows; i++) {
             after = pg_value_int64(result, i, 0);
@@ -99,7 +99,7 @@ static enum stk_error each_name(struct store_txn *base, enum pg_statement statem
                 break;
             }
         }
-        PQclear(result);
+        pq.PQclear(result);
     }
     return STK_OK;
 }
@@ -139,7 +139,7 @@ enum stk_error pg_each_field(struct pg_txn *txn, int64_t id, struct bytes from, 
         pg_param_bytes(&params, buf_bytes(&next));
         PGresult *result = query(txn, PG_EACH_FIELD, &params);
         good = result != NULL;
-        int rows = PQntuples(result);
+        int rows = pq.PQntuples(result);
         more = rows == PAGE;
         for (int i = 0; i < rows && good; i++)
             if (!each(context, pg_value_bytes(result, i, 0), pg_value_bytes(result, i, 1))) {
@@ -151,7 +151,7 @@ enum stk_error pg_each_field(struct pg_txn *txn, int64_t id, struct bytes from, 
             buf_append_bytes(&next, pg_value_bytes(result, rows - 1, 0));
             buf_append(&next, "", 1);
         }
-        PQclear(result);
+        pq.PQclear(result);
     }
     buf_free(&next);
     return good ? STK_OK : STK_STORE;
@@ -169,7 +169,7 @@ enum stk_error pg_each_receipt(struct store_txn *base, const struct resource *re
     PGresult *result = query(txn, PG_EACH_RECEIPT, &params);
     if (result == NULL)
         return STK_STORE;
-    for (int i = 0; i < PQntuples(result); i++) {
+    for (int i = 0; i < pq.PQntuples(result); i++) {
         const struct receipt receipt = {
             .token = pg_value_int64(result, i, 1),
             .fingerprint = (uint64_t)pg_value_int64(result, i, 2),
@@ -180,7 +180,7 @@ enum stk_error pg_each_receipt(struct store_txn *base, const struct resource *re
         if (!each(context, pg_value_bytes(result, i, 0), &receipt))
             break;
     }
-    PQclear(result);
+    pq.PQclear(result);
     return STK_OK;
 }
 
@@ -208,14 +208,14 @@ static enum stk_error sweep_token(struct pg_txn *txn, int64_t before_ms, size_t 
     *removed = 0;
     if (result == NULL)
         return STK_STORE;
-    *found = PQntuples(result) == 1;
+    *found = pq.PQntuples(result) == 1;
     if (*found) {
         pg_param_int64(&entry, pg_value_int64(result, 0, 0));
         params.count = 0;
         pg_param_int64(&params, pg_value_int64(result, 0, 1));
         pg_param_int64(&params, pg_value_int64(result, 0, 2));
     }
-    PQclear(result);
+    pq.PQclear(result);
     if (!*found)
         return STK_OK;
     if (truth(txn, PG_RECEIPTS_GONE, &params, found) != STK_OK)
@@ -226,8 +226,8 @@ static enum stk_error sweep_token(struct pg_txn *txn, int64_t before_ms, size_t 
     result = query(txn, PG_RECEIPTS_REMOVE, &params);
     if (result == NULL)
         return STK_STORE;
-    *removed = (size_t)strtoull(PQcmdTuples(result), NULL, 10);
-    PQclear(result);
+    *removed = (size_t)strtoull(pq.PQcmdTuples(result), NULL, 10);
+    pq.PQclear(result);
     txn->wrote = true;
     return *removed == max ? STK_OK : run(txn, PG_RETIRED_REMOVE, &entry);
 }
@@ -301,7 +301,7 @@ static enum stk_error remove_resources(struct pg_txn *txn, int64_t after, int64_
         return STK_STORE;
     *removed = (size_t)pg_value_int64(result, 0, 0);
     pg_param_int64(&floor, pg_value_int64(result, 0, 1));
-    PQclear(result);
+    pq.PQclear(result);
     return *removed > 0 ? run(txn, PG_FLOOR_RAISE, &floor) : STK_OK;
 }
 
@@ -363,12 +363,12 @@ enum stk_error pg_audit_head(struct store_txn *base, struct bytes chain, int64_t
     PGresult *result = query(txn, PG_AUDIT, &params);
     if (result == NULL)
         return STK_STORE;
-    if (PQntuples(result) == 1) {
+    if (pq.PQntuples(result) == 1) {
         *restored = pg_value_bool(result, 0, 2);
         same = pg_value_int64(result, 0, 0) == lines &&
                bytes_equal(pg_value_bytes(result, 0, 1), hash);
     }
-    PQclear(result);
+    pq.PQclear(result);
     if (same && !*restored)
         return STK_OK;
     pg_param_int64(&params, lines);

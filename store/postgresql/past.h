@@ -10,9 +10,6 @@
 
 /* May the operation go past the set now? */
 bool pg_may_pass(struct pg_txn *txn);
-/* The operation cannot go on: the server or the connection failed. */
-enum stk_error pg_stop(struct pg_txn *txn, enum pg_stop stop);
-
 enum stk_error pg_each_live(struct store_txn *txn, int64_t after, txn_each_name each,
                             void *context);
 enum stk_error pg_each_key(struct store_txn *txn, int64_t after, txn_each_name each, void *context);

@@ -20,7 +20,9 @@ static void say(struct pg *pg, const char *text)
     size_t len = 0;
 
     for (; *text != '\0' && len + 1 < sizeof pg->why; text++)
-        if (*text != '\n')
+        if (*text == '\t')
+            continue;
+        else if (*text != '\n')
             pg->why[len++] = *text;
         else if (text[1] != '\0' && len + 3 < sizeof pg->why) {
             pg->why[len++] = ';';
@@ -40,11 +42,11 @@ static void fail(struct pg *pg, const char *text)
 static void on_notice(void *context, const PGresult *notice)
 {
     struct pg *pg = context;
-    const char *severity = PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
+    const char *severity = pq.PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
 
     if (severity != NULL && strcmp(severity, "WARNING") == 0) {
         pg->warned = true;
-        say(pg, PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY));
+        say(pg, pq.PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY));
     }
 }
 
@@ -67,19 +69,19 @@ static const char session_setup[] =
 /* A pool in between may give another backend to each transaction. */
 static bool is_direct(struct pg *pg)
 {
-    PGresult *result = PQexec(pg->conn, "SELECT pg_backend_pid(), pg_is_in_recovery()");
+    PGresult *result = pq.PQexec(pg->conn, "SELECT pg_backend_pid(), pg_is_in_recovery()");
     bool good = false;
 
-    if (PQresultStatus(result) != PGRES_TUPLES_OK)
-        fail(pg, PQerrorMessage(pg->conn));
-    else if (atoi(PQgetvalue(result, 0, 0)) != PQbackendPID(pg->conn))
+    if (pq.PQresultStatus(result) != PGRES_TUPLES_OK)
+        fail(pg, pq.PQerrorMessage(pg->conn));
+    else if (atoi(pq.PQgetvalue(result, 0, 0)) != pq.PQbackendPID(pg->conn))
         fail(pg, "a connection pool stands between this daemon and PostgreSQL: name the server "
                  "itself");
-    else if (PQgetvalue(result, 0, 1)[0] == 't')
+    else if (pq.PQgetvalue(result, 0, 1)[0] == 't')
         fail(pg, "this server is a standby, which is read-only: name the primary, or all hosts");
     else
         good = true;
-    PQclear(result);
+    pq.PQclear(result);
     return good;
 }
 
@@ -105,56 +107,56 @@ bool pg_connect(struct pg *pg)
     pg_drop(pg);
     pg->failed = pg->warned = false;
     pg->why[0] = pg->sqlstate[0] = '\0';
-    pg->conn = PQconnectdbParams(keys, values, 1);
+    pg->conn = pq.PQconnectdbParams(keys, values, 1);
     check(pg->conn != NULL);
-    PQsetNoticeReceiver(pg->conn, on_notice, pg);
-    if (PQstatus(pg->conn) != CONNECTION_OK) {
-        fail(pg, PQerrorMessage(pg->conn));
+    pq.PQsetNoticeReceiver(pg->conn, on_notice, pg);
+    if (pq.PQstatus(pg->conn) != CONNECTION_OK) {
+        fail(pg, pq.PQerrorMessage(pg->conn));
         return false;
     }
     if (!pg_run(pg, session_setup) || !is_direct(pg))
         return false;
-    check(PQenterPipelineMode(pg->conn) == 1 && PQsetnonblocking(pg->conn, 1) == 0);
+    check(pq.PQenterPipelineMode(pg->conn) == 1 && pq.PQsetnonblocking(pg->conn, 1) == 0);
     return true;
 }
 
 void pg_drop(struct pg *pg)
 {
     if (pg->conn != NULL)
-        PQfinish(pg->conn);
+        pq.PQfinish(pg->conn);
     pg->conn = NULL;
     pg->expected = 0;
 }
 
 bool pg_run(struct pg *pg, const char *commands)
 {
-    bool piped = PQpipelineStatus(pg->conn) != PQ_PIPELINE_OFF;
+    bool piped = pq.PQpipelineStatus(pg->conn) != PQ_PIPELINE_OFF;
 
     if (piped)
-        check(PQsetnonblocking(pg->conn, 0) == 0 && PQexitPipelineMode(pg->conn) == 1);
-    PGresult *result = PQexec(pg->conn, commands);
-    ExecStatusType status = PQresultStatus(result);
+        check(pq.PQsetnonblocking(pg->conn, 0) == 0 && pq.PQexitPipelineMode(pg->conn) == 1);
+    PGresult *result = pq.PQexec(pg->conn, commands);
+    ExecStatusType status = pq.PQresultStatus(result);
     bool good = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
     if (!good) {
-        const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-        say(pg, PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) != NULL
-                    ? PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY)
-                    : PQerrorMessage(pg->conn));
+        const char *state = pq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
+        say(pg, pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) != NULL
+                    ? pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY)
+                    : pq.PQerrorMessage(pg->conn));
         text_print(pg->sqlstate, sizeof pg->sqlstate, "%s", state != NULL ? state : "");
         pg->failed = true;
     }
-    PQclear(result);
-    if (PQstatus(pg->conn) != CONNECTION_OK)
+    pq.PQclear(result);
+    if (pq.PQstatus(pg->conn) != CONNECTION_OK)
         pg_drop(pg);
     else if (piped)
-        check(PQenterPipelineMode(pg->conn) == 1 && PQsetnonblocking(pg->conn, 1) == 0);
+        check(pq.PQenterPipelineMode(pg->conn) == 1 && pq.PQsetnonblocking(pg->conn, 1) == 0);
     return good;
 }
 
 bool pg_prepare(struct pg *pg)
 {
     for (size_t i = 0; i < pg->statements && pg->conn != NULL; i++)
-        if (PQsendPrepare(pg->conn, pg->names[i], pg->texts[i], 0, NULL) == 1)
+        if (pq.PQsendPrepare(pg->conn, pg->names[i], pg->texts[i], 0, NULL) == 1)
             pg->expected++;
     pg_sync(pg);
     return pg_end(pg);
@@ -250,7 +252,7 @@ static void sent(struct pg *pg, int done)
     if (done == 1)
         pg->expected++;
     else
-        fail(pg, PQerrorMessage(pg->conn));
+        fail(pg, pq.PQerrorMessage(pg->conn));
 }
 
 void pg_send(struct pg *pg, size_t statement, const struct pg_params *params)
@@ -261,34 +263,34 @@ void pg_send(struct pg *pg, size_t statement, const struct pg_params *params)
         params = &none;
     begin_trip(pg);
     if (pg->conn != NULL)
-        sent(pg, PQsendQueryPrepared(pg->conn, pg->names[statement], params->count, params->values,
-                                     params->lengths, params->formats, 1));
+        sent(pg, pq.PQsendQueryPrepared(pg->conn, pg->names[statement], params->count,
+                                        params->values, params->lengths, params->formats, 1));
 }
 
 void pg_send_text(struct pg *pg, const char *text)
 {
     begin_trip(pg);
     if (pg->conn != NULL)
-        sent(pg, PQsendQueryParams(pg->conn, text, 0, NULL, NULL, NULL, NULL, 1));
+        sent(pg, pq.PQsendQueryParams(pg->conn, text, 0, NULL, NULL, NULL, NULL, 1));
 }
 
 void pg_sync(struct pg *pg)
 {
     pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
-    if (pg->conn != NULL && PQpipelineSync(pg->conn) != 1)
-        fail(pg, PQerrorMessage(pg->conn));
+    if (pg->conn != NULL && pq.PQpipelineSync(pg->conn) != 1)
+        fail(pg, pq.PQerrorMessage(pg->conn));
 }
 
 /* Waits until there is something to read, while what is to be sent leaves. False: dropped. */
 static bool wait(struct pg *pg)
 {
-    struct pollfd poll_fd = {.fd = PQsocket(pg->conn), .events = POLLIN};
+    struct pollfd poll_fd = {.fd = pq.PQsocket(pg->conn), .events = POLLIN};
     int left_ms = (int)(pg->deadline_ms - clock_now_ms(&clock_monotonic));
-    int unsent = PQflush(pg->conn);
+    int unsent = pq.PQflush(pg->conn);
     char text[96];
 
     if (unsent < 0) {
-        fail(pg, PQerrorMessage(pg->conn));
+        fail(pg, pq.PQerrorMessage(pg->conn));
         return false;
     }
     if (unsent > 0)
@@ -298,8 +300,8 @@ static bool wait(struct pg *pg)
         fail(pg, text);
         return false;
     }
-    if ((poll_fd.revents & ~POLLOUT) != 0 && PQconsumeInput(pg->conn) == 0) {
-        fail(pg, PQerrorMessage(pg->conn));
+    if ((poll_fd.revents & ~POLLOUT) != 0 && pq.PQconsumeInput(pg->conn) == 0) {
+        fail(pg, pq.PQerrorMessage(pg->conn));
         return false;
     }
     return true;
@@ -309,15 +311,15 @@ static bool wait(struct pg *pg)
 static PGresult *next_result(struct pg *pg)
 {
     while (pg->conn != NULL) {
-        if (PQisBusy(pg->conn)) {
+        if (pq.PQisBusy(pg->conn)) {
             if (!wait(pg))
                 return NULL;
             continue;
         }
-        PGresult *result = PQgetResult(pg->conn);
-        if (result != NULL || PQstatus(pg->conn) == CONNECTION_OK)
+        PGresult *result = pq.PQgetResult(pg->conn);
+        if (result != NULL || pq.PQstatus(pg->conn) == CONNECTION_OK)
             return result;
-        fail(pg, PQerrorMessage(pg->conn));
+        fail(pg, pq.PQerrorMessage(pg->conn));
     }
     return NULL;
 }
@@ -325,10 +327,10 @@ static PGresult *next_result(struct pg *pg)
 PGresult *pg_take(struct pg *pg)
 {
     PGresult *result = next_result(pg), *end;
-    ExecStatusType status = PQresultStatus(result);
+    ExecStatusType status = pq.PQresultStatus(result);
 
     if (pg->conn == NULL) {
-        PQclear(result);
+        pq.PQclear(result);
         return NULL;
     }
     check(pg->expected > 0 && result != NULL);
@@ -338,14 +340,14 @@ PGresult *pg_take(struct pg *pg)
     if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
         return result;
     if (status == PGRES_FATAL_ERROR && !pg->failed) {
-        const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE),
-                   *text = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+        const char *state = pq.PQresultErrorField(result, PG_DIAG_SQLSTATE),
+                   *text = pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
         text_print(pg->sqlstate, sizeof pg->sqlstate, "%s", state != NULL ? state : "");
-        say(pg, text != NULL ? text : PQresultErrorMessage(result));
+        say(pg, text != NULL ? text : pq.PQresultErrorMessage(result));
     }
     pg->failed = true;
-    PQclear(result);
-    if (PQstatus(pg->conn) != CONNECTION_OK)
+    pq.PQclear(result);
+    if (pq.PQstatus(pg->conn) != CONNECTION_OK)
         pg_drop(pg);
     return NULL;
 }
@@ -353,10 +355,10 @@ PGresult *pg_take(struct pg *pg)
 bool pg_end(struct pg *pg)
 {
     while (pg->conn != NULL && pg->expected > 0)
-        PQclear(pg_take(pg));
+        pq.PQclear(pg_take(pg));
     PGresult *result = next_result(pg);
-    check(pg->conn == NULL || PQresultStatus(result) == PGRES_PIPELINE_SYNC);
-    PQclear(result);
+    check(pg->conn == NULL || pq.PQresultStatus(result) == PGRES_PIPELINE_SYNC);
+    pq.PQclear(result);
     return pg->conn != NULL && !pg->failed;
 }
 
@@ -364,18 +366,18 @@ int64_t pg_value_int64(const PGresult *result, int row, int column)
 {
     uint64_t number;
 
-    check(PQgetlength(result, row, column) == sizeof number);
-    memcpy(&number, PQgetvalue(result, row, column), sizeof number);
+    check(pq.PQgetlength(result, row, column) == sizeof number);
+    memcpy(&number, pq.PQgetvalue(result, row, column), sizeof number);
     return (int64_t)be64toh(number);
 }
 
 bool pg_value_bool(const PGresult *result, int row, int column)
 {
-    return PQgetvalue(result, row, column)[0] != 0;
+    return pq.PQgetvalue(result, row, column)[0] != 0;
 }
 
 struct bytes pg_value_bytes(const PGresult *result, int row, int column)
 {
-    return (struct bytes){PQgetvalue(result, row, column),
-                          (size_t)PQgetlength(result, row, column)};
+    return (struct bytes){pq.PQgetvalue(result, row, column),
+                          (size_t)pq.PQgetlength(result, row, column)};
 }

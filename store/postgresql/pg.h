@@ -13,12 +13,12 @@
 #ifndef STOCKADE_STORE_POSTGRESQL_PG_H
 #define STOCKADE_STORE_POSTGRESQL_PG_H
 
-#include <libpq-fe.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "fence/base/bytes.h"
 #include "fence/base/log.h"
+#include "store/postgresql/libpq.h"
 #include "store/store.h"
 
 #define PG_PARAMS_MAX 24

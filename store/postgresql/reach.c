@@ -58,6 +58,9 @@ static bool connect(struct reach *reach)
     if (session == 0 && txn->counts) {
         if (!pg_schema_session(pg, &session))
             return false;
+        if (atomic_load(&txn->shared->unsafe))
+            log_warn(reach->log, "store: the server has fsync = off, so a loss of power may lose "
+                                 "or damage what was acknowledged");
         atomic_store(&txn->shared->session, session);
     }
     if (session == 0)
@@ -70,12 +73,15 @@ bool reach_ready(struct reach *reach)
     struct pg *pg = &reach->txn.pg;
     int64_t now_ms = clock_now_ms(&clock_monotonic);
 
-    if (pg->conn != NULL && PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed)
+    if (pg->conn != NULL && pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed)
         return true;
-    if (now_ms < reach->again_ms)
+    int64_t reached = atomic_load(&reach->txn.shared->reached);
+    if (now_ms < reach->again_ms && reached == reach->reached)
         return false;
+    reach->reached = reached;
     if (connect(reach)) {
         reach->txn.renamed = false;
+        atomic_fetch_add(&reach->txn.shared->reached, 1);
         return true;
     }
     reach_failed(reach);

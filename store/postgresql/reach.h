@@ -13,7 +13,8 @@ struct reach {
     struct pg_txn txn;
     const struct log *log;
     struct store_reasons *reasons;
-    int64_t again_ms;        /* not before, by clock_monotonic */
+    int64_t again_ms;        /* not before, by clock_monotonic, */
+    int64_t reached;         /* unless another thread has reached it since */
     bool reported;           /* the outage was logged */
     char why[STORE_WHY_MAX]; /* of the outage */
 };

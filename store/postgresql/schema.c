@@ -84,7 +84,7 @@ static int64_t number(struct pg *pg, const char *query)
     pg_sync(pg);
     PGresult *result = pg_take(pg);
     int64_t value = result != NULL ? pg_value_int64(result, 0, 0) : -1;
-    PQclear(result);
+    pq.PQclear(result);
     return pg_end(pg) ? value : -1;
 }
 

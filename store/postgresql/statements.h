@@ -28,7 +28,8 @@
              " replicated, stockade.is_replicated() FROM stockade.meta")                           \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
-                " timeline > stockade.timeline(), replicated, identity IS NULL"                    \
+                " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \
+                " current_setting('fsync') = 'off'"                                                \
                 " FROM stockade.meta FOR UPDATE")                                                  \
     X(IDENTITY_PUT, "UPDATE stockade.meta SET floor = least(9007199254740991, floor + $1),"        \
                     " identity = stockade.identity(), timeline = stockade.timeline(),"             \
@@ -126,10 +127,11 @@
                        " ORDER BY id LIMIT $3)")                                                   \
     X(SWEEP_END, "SELECT coalesce(max(id), 0) FROM (SELECT id FROM stockade.resource"              \
                  " WHERE id > $1 ORDER BY id LIMIT $2) AS next")                                   \
-    X(SWEEP_DUE, "SELECT EXISTS(SELECT FROM stockade.resource r WHERE id > $1 AND id <= $2"        \
-                 " AND type = 0 AND changed_ms < CASE state WHEN 1 THEN $3::int8 ELSE $4::int8 END"            \
-                 " AND (state = 1 OR NOT EXISTS("                                                  \
-                 "SELECT FROM stockade.receipt WHERE resource = r.id)))")                          \
+    X(SWEEP_DUE,                                                                                   \
+      "SELECT EXISTS(SELECT FROM stockade.resource r WHERE id > $1 AND id <= $2"                   \
+      " AND type = 0 AND changed_ms < CASE state WHEN 1 THEN $3::int8 ELSE $4::int8 END"           \
+      " AND (state = 1 OR NOT EXISTS("                                                             \
+      "SELECT FROM stockade.receipt WHERE resource = r.id)))")                                     \
     X(SWEEP_RETIRE, "WITH gone AS (UPDATE stockade.resource SET state = 3, holds = 0,"             \
                     " changed_ms = " PG_NOW " WHERE id IN (SELECT id FROM stockade.resource r"     \
                     " WHERE id > $1 AND id <= $2 AND type = 0 AND state = 1 AND changed_ms < $3"   \
@@ -137,12 +139,13 @@
                     " FOR NO KEY UPDATE SKIP LOCKED) RETURNING id, token)"                         \
                     " INSERT INTO stockade.retired(resource, token, retired_ms)"                   \
                     " SELECT id, token, " PG_NOW " FROM gone")                                     \
-    X(SWEEP_REMOVE, "WITH gone AS (DELETE FROM stockade.resource WHERE id IN ("                    \
-                    "SELECT id FROM stockade.resource r WHERE id > $1 AND id <= $2 AND type = 0"   \
-                    " AND changed_ms < CASE state WHEN 1 THEN $3::int8 ELSE $4::int8 END AND NOT EXISTS("      \
-                    "SELECT FROM stockade.receipt WHERE resource = r.id)"                          \
-                    " FOR UPDATE SKIP LOCKED) RETURNING token)"                                    \
-                    " SELECT count(*), coalesce(max(token), 0) FROM gone")                         \
+    X(SWEEP_REMOVE,                                                                                \
+      "WITH gone AS (DELETE FROM stockade.resource WHERE id IN ("                                  \
+      "SELECT id FROM stockade.resource r WHERE id > $1 AND id <= $2 AND type = 0"                 \
+      " AND changed_ms < CASE state WHEN 1 THEN $3::int8 ELSE $4::int8 END AND NOT EXISTS("        \
+      "SELECT FROM stockade.receipt WHERE resource = r.id)"                                        \
+      " FOR UPDATE SKIP LOCKED) RETURNING token)"                                                  \
+      " SELECT count(*), coalesce(max(token), 0) FROM gone")                                       \
     X(FLOOR_RAISE, "UPDATE stockade.meta SET floor = greatest(floor, $1)")                         \
     X(FLUSH_LOCK, "SELECT count(*) FROM (SELECT id FROM stockade.resource ORDER BY id"             \
                   " FOR NO KEY UPDATE) AS locked")                                                 \

@@ -154,8 +154,10 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
         .threaded = true,
         .work = pg_writer_work,
         .context = &store->writer,
+        .pending = store->writer.reach.reported, /* it looks for the database by itself */
     };
     store->apart.worker = *quick = *slow = store->writes;
+    store->apart.worker.pending = quick->pending = slow->pending = false;
     store->apart.worker.name = "store-apart";
     store->apart.worker.queue_max = APART_MAX;
     store->apart.worker.batch_max = 1;
@@ -177,15 +179,18 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
 bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
 {
     char *error = NULL;
-    PQconninfoOption *options = PQconninfoParse(uri, &error);
+
+    if (!libpq_load(why, why_size))
+        return false;
+    PQconninfoOption *options = pq.PQconninfoParse(uri, &error);
 
     if (options == NULL)
         text_print(why, why_size, "%s", error != NULL ? error : "no memory");
     for (char *at = why; options == NULL && *at != '\0'; at++)
         if (*at == '\n')
             *at = '\0';
-    PQconninfoFree(options);
-    PQfreemem(error);
+    pq.PQconninfoFree(options);
+    pq.PQfreemem(error);
     return options != NULL;
 }
 

@@ -126,7 +126,7 @@ static void send_begin(struct pg_txn *txn, enum pg_statement lock)
 
 static void skip(struct pg_txn *txn)
 {
-    PQclear(pg_take(&txn->pg));
+    pq.PQclear(pg_take(&txn->pg));
 }
 
 static void take_begin(struct pg_txn *txn)
@@ -140,34 +140,34 @@ static void take_state(struct pg_txn *txn)
 {
     PGresult *result = pg_take(&txn->pg);
 
-    if (result != NULL && PQntuples(result) == 1) {
+    if (result != NULL && pq.PQntuples(result) == 1) {
         txn->floor = pg_value_int64(result, 0, 0);
         txn->now_ms = pg_value_int64(result, 0, 1);
         txn->replicated = pg_value_bool(result, 0, 4);
         txn->renamed = pg_value_bool(result, 0, 2);
     }
-    PQclear(result);
+    pq.PQclear(result);
 }
 
 static void take_rows(struct pg_txn *txn)
 {
     PGresult *result = pg_take(&txn->pg);
 
-    for (int i = 0; i < PQntuples(result); i++)
+    for (int i = 0; i < pq.PQntuples(result); i++)
         take_row(txn, result, i);
-    PQclear(result);
+    pq.PQclear(result);
 }
 
 static void take_strings(struct pg_txn *txn)
 {
     PGresult *result = pg_take(&txn->pg);
 
-    for (int i = 0; i < PQntuples(result); i++) {
+    for (int i = 0; i < pq.PQntuples(result); i++) {
         struct row *row = set_row_by_id(&txn->set, pg_value_int64(result, i, 0));
         row->string = set_copy(&txn->set, pg_value_bytes(result, i, 1));
         row->string_known = KNOWN;
     }
-    PQclear(result);
+    pq.PQclear(result);
 }
 
 /* Both kinds of parts, as their statements give them. What an operation has changed stays. */
@@ -175,7 +175,7 @@ static void take_parts(struct pg_txn *txn, enum part_kind kind)
 {
     PGresult *result = pg_take(&txn->pg);
 
-    for (int i = 0; i < PQntuples(result); i++) {
+    for (int i = 0; i < pq.PQntuples(result); i++) {
         struct set *set = &txn->set;
         struct row *row = set_row_by_id(set, pg_value_int64(result, i, 0));
         struct part *part = set_part(set, row, kind, pg_value_bytes(result, i, 1));
@@ -194,7 +194,7 @@ static void take_parts(struct pg_txn *txn, enum part_kind kind)
             };
         part->known = KNOWN;
     }
-    PQclear(result);
+    pq.PQclear(result);
 }
 
 static void take_ids(struct pg_txn *txn)
@@ -205,7 +205,7 @@ static void take_ids(struct pg_txn *txn)
         txn->next_id = pg_value_int64(result, 0, 0);
         txn->ids_end = txn->next_id + IDS_BLOCK;
     }
-    PQclear(result);
+    pq.PQclear(result);
 }
 
 /* Names that did not come: the row is locked, or there is none. */
@@ -229,9 +229,9 @@ static bool tell_locked(struct pg_txn *txn)
         pg_send(&txn->pg, PG_STATE, NULL); /* behind: a row that has gone has raised the floor */
         pg_sync(&txn->pg);
         PGresult *result = pg_take(&txn->pg);
-        for (int i = 0; i < PQntuples(result); i++)
+        for (int i = 0; i < pq.PQntuples(result); i++)
             set_row(set, pg_value_bytes(result, i, 0))->known = LOCKED;
-        PQclear(result);
+        pq.PQclear(result);
         take_state(txn);
         (void)pg_end(&txn->pg);
     }
@@ -665,7 +665,7 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
     if (result != NULL)
         is_void = pg_value_bool(result, 0, 0);
     bool known = result != NULL;
-    PQclear(result);
+    pq.PQclear(result);
     bool good = pg_end(pg) && known && !pg->warned;
     if (!good && pg->conn != NULL)
         pg_drop(pg);
@@ -674,13 +674,33 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
     return is_void ? PG_NOT : PG_COMMITTED;
 }
 
-/* The order of locks is the floor's, then meta's. */
-bool pg_renew_identity(struct pg_txn *txn)
+/* An old primary that does not know of its successor has an older timeline. */
+static bool is_newest(struct pg_txn *txn, int64_t timeline)
+{
+    int64_t seen = atomic_load(&txn->shared->timeline);
+
+    while (timeline > seen)
+        if (atomic_compare_exchange_weak(&txn->shared->timeline, &seen, timeline))
+            return true;
+    if (timeline < seen)
+        text_print(txn->pg.why, sizeof txn->pg.why,
+                   "this server is on timeline %lld, older than %lld, which was seen before: it is "
+                   "no longer the primary",
+                   (long long)timeline, (long long)seen);
+    return timeline == seen;
+}
+
+/* Who the server is, beside what the store remembers. */
+struct identity {
+    bool other, replicated, fresh;
+    int64_t timeline;
+};
+
+static bool read_identity(struct pg_txn *txn, struct identity *identity)
 {
     struct pg *pg = &txn->pg;
-    struct pg_params leap = {.count = 0};
-    bool other = false, older = false, replicated = false, fresh = false;
 
+    /* The order of locks is the floor's, then meta's. */
     pg_send(pg, PG_BEGIN, NULL);
     pg_send(pg, PG_FLOOR_ALONE, NULL);
     pg_send(pg, PG_IDENTITY, NULL);
@@ -689,24 +709,34 @@ bool pg_renew_identity(struct pg_txn *txn)
     skip(txn);
     PGresult *result = pg_take(pg);
     if (result != NULL) {
-        other = pg_value_bool(result, 0, 0) || pg_value_bool(result, 0, 1);
-        older = PQgetisnull(result, 0, 2) == 0 && pg_value_bool(result, 0, 2);
-        replicated = pg_value_bool(result, 0, 3);
-        fresh = pg_value_bool(result, 0, 4);
+        *identity = (struct identity){
+            .other = pg_value_bool(result, 0, 0) || pg_value_bool(result, 0, 1),
+            .timeline = pg_value_int64(result, 0, 2),
+            .replicated = pg_value_bool(result, 0, 3),
+            .fresh = pg_value_bool(result, 0, 4),
+        };
+        atomic_store(&txn->shared->unsafe, pg_value_bool(result, 0, 5));
     }
-    PQclear(result);
-    if (!pg_end(pg))
+    pq.PQclear(result);
+    return pg_end(pg) && is_newest(txn, identity->timeline);
+}
+
+bool pg_renew_identity(struct pg_txn *txn)
+{
+    struct pg *pg = &txn->pg;
+    struct pg_params leap = {.count = 0};
+    struct identity identity = {0};
+
+    if (!read_identity(txn, &identity))
         return false;
-    (void)older;
-    pg_param_int64(&leap, other && !fresh ? TOKEN_LEAP_MAX : 0);
+    bool other = identity.other, leaps = other && !identity.fresh;
+    pg_param_int64(&leap, leaps ? TOKEN_LEAP_MAX : 0);
     pg_send(pg, other ? PG_IDENTITY_PUT : PG_REPLICATED_PUT, other ? &leap : NULL);
-    if (other && !fresh && !replicated) {
+    if (leaps && !identity.replicated) {
         pg_send(pg, PG_FLUSH_RETIRE, NULL);
         pg_send(pg, PG_REVOKE_ALL, NULL);
     }
     pg_send(pg, PG_COMMIT, NULL);
     pg_sync(pg);
-    if (!pg_end(pg) || pg->warned)
-        return false;
-    return true;
+    return pg_end(pg) && !pg->warned;
 }

@@ -40,8 +40,11 @@ enum pg_ended {
 
 /* Of the store, shared by its threads. */
 struct pg_shared {
-    atomic_int_least64_t session; /* of this opening; 0: the database was not reached yet */
-    atomic_int_least64_t mark;    /* the last transaction's number */
+    atomic_int_least64_t session;  /* of this opening; 0: the database was not reached yet */
+    atomic_int_least64_t mark;     /* the last transaction's number */
+    atomic_int_least64_t reached;  /* how often a connection was made */
+    atomic_int_least64_t timeline; /* the newest one that was seen */
+    atomic_bool unsafe;            /* the server has fsync = off */
 };
 
 struct pg_txn {
@@ -76,6 +79,14 @@ struct pg_txn {
 static inline struct pg_txn *pg_txn_of(struct store_txn *txn)
 {
     return (struct pg_txn *)txn;
+}
+
+/* The operation cannot go on, for the first of its reasons. Returns STK_STORE. */
+static inline enum stk_error pg_stop(struct pg_txn *txn, enum pg_stop stop)
+{
+    if (txn->stop == PG_ON)
+        txn->stop = stop;
+    return STK_STORE;
 }
 
 /* Loads what is wanted, and begins the transaction where it has not begun. False: pg->why. */

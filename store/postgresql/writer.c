@@ -136,9 +136,10 @@ static enum pg_ended attempt(struct pg_writer *writer, struct batch *batch)
     if (ran) {
         int64_t start_us = clock_now_us(&clock_monotonic);
         ended = pg_commit(txn);
-        if (ended == PG_UNKNOWN)
+        bool unknown = ended == PG_UNKNOWN;
+        if (unknown)
             ended = pg_find_out(reach, writer->worker, writer->finished, txn->mark);
-        if (ended == PG_NOT && txn->pg.conn == NULL)
+        if (ended == PG_NOT && (unknown || txn->pg.conn == NULL))
             ended = PG_AGAIN;
         if (ended == PG_COMMITTED && txn->mark != 0)
             durations_add(&writer->commits_took, clock_now_us(&clock_monotonic) - start_us);

@@ -11,7 +11,9 @@ that it could have used.
 import itertools
 import os
 import re
+import shutil
 import signal
+import tempfile
 
 import pytest
 
@@ -40,6 +42,22 @@ def pytest_sessionstart(session):
             signal.signal(number, signal.SIG_DFL)
     if not (BUILD / "stockaded").exists() and not session.config.option.collectonly:
         pytest.exit(f"{BUILD / 'stockaded'} is missing: run make first", returncode=2)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config):
+    """The suite `postgresql` has one server for all its workers."""
+    if os.environ.get("STOCKADE_STORE_KIND") == "postgresql" and not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="stockade-suite-")
+        config.rig = Rig(folder)
+        config.rig.ends.append(lambda: shutil.rmtree(folder))
+        os.environ["STOCKADE_TEST_POSTGRESQL"] = Postgres(
+            config.rig, max_connections=300).socket_uri("{}")
+
+
+def pytest_unconfigure(config):
+    if hasattr(config, "rig"):
+        config.rig.close()
 
 
 def pytest_collection_modifyitems(items):

@@ -142,6 +142,7 @@ def crash_at(rig, order, number):
     return applied
 
 
+@pytest.mark.sqlite
 def test_a_crash_between_any_two_steps_leaves_all_or_nothing_and_receipts_agree_50_times(rig):
     outcomes = [crash_at(rig, f"write kill:{n} -wal", n) for n in range(1, 46)]
     outcomes += [crash_at(rig, f"sync kill:{n}", 100 + n) for n in range(1, 6)]

@@ -165,7 +165,7 @@ def test_config_get_answers_what_benchmarks_and_clients_ask(daemon, client):
     names = {word.decode() for word in everything[::2]}
     assert names >= {"listen", "store", "lease", "unfenced-writes", "log-level"}
     resp3 = daemon.client(proto=3)("CONFIG", "GET", "store")
-    assert list(resp3) == [b"store"] and resp3[b"store"].startswith(b"sqlite:")
+    assert list(resp3) == [b"store"] and resp3[b"store"].startswith((b"sqlite:", b"postgresql:"))
 
 
 def test_config_get_never_shows_a_password(guarded, rig):
@@ -175,6 +175,9 @@ def test_config_get_never_shows_a_password(guarded, rig):
     client = rig.daemon(lease="redis://:hunter2secret@127.0.0.1:1").client()
     text = b" ".join(client("CONFIG", "GET", "*")) + client("INFO")
     assert b"hunter2secret" not in text
+    daemon = rig.daemon(store="postgresql://shop:hunter2secret@127.0.0.1:1/x?sslpassword=hunter3")
+    text = b" ".join(daemon.client()("CONFIG", "GET", "*")) + daemon.log().encode()
+    assert b"hunter2secret" not in text and b"hunter3" not in text and b"127.0.0.1:1/x" in text
 
 
 def sections(client, *names):

@@ -27,7 +27,7 @@ from harness.limits import patience, wait_until
 from harness.postgres import (HBA, OWNER, SETTINGS, SUPERUSER, USER, as_user, ask, connect, program,
                               uri)
 from harness.process import Process
-from harness.rig import free_port
+from harness.ports import free_port
 
 TTL_S = 6  # after which a leader that says nothing has been one
 READY_SECONDS = 180

@@ -15,6 +15,7 @@ PostgreSQL refuses to run as root, so root runs it through the user of Debian's 
 """
 
 import glob
+import hashlib
 import itertools
 import os
 import pathlib
@@ -30,7 +31,7 @@ import psycopg2.extensions
 from harness.leash import Leash, inside, release, signal_all
 from harness.limits import Wait, environment, patience, wait_until
 from harness.process import Process
-from harness.rig import free_port
+from harness.ports import free_port
 
 USER = "postgres" if os.getuid() == 0 else None  # who runs it
 SUPERUSER = "postgres"
@@ -323,6 +324,16 @@ def uri(addresses, database, user=OWNER, **options):
     return f"postgresql://{user}@{hosts}/{database}" + (f"?{query}" if query else "")
 
 
+def store_uri(server, path):
+    """Of the database that stands for the store file of this path, made where there is none.
+    `server`: a URI of the owner's, with {} for the database."""
+    name = "s" + hashlib.md5(str(path).encode()).hexdigest()[:16]
+    with connect(dsn=server.format("postgres"), user=SUPERUSER) as link:
+        if not ask(link, "SELECT FROM pg_database WHERE datname = %s", name):
+            ask(link, f"CREATE DATABASE {name} TEMPLATE template0 OWNER {OWNER}")
+    return server.format(name)
+
+
 class Postgres(Server):
     """One server by itself, up. `rig` ends it."""
 
@@ -335,16 +346,16 @@ class Postgres(Server):
         self.start()
         self.create_roles()
 
-    def database(self, owner=OWNER):
-        return Database(self, f"shop_{next(self.numbers)}", owner)
+    def database(self, owner=OWNER, template="template0"):
+        return Database(self, f"shop_{next(self.numbers)}", owner, template)
 
 
 class Database:
-    """Of a server; new, and empty."""
+    """Of a server; new, and empty, or a copy of the template."""
 
-    def __init__(self, server, name, owner=OWNER):
+    def __init__(self, server, name, owner=OWNER, template="template0"):
         self.server, self.name, self.owner = server, name, owner
-        server.sql(f"CREATE DATABASE {name} TEMPLATE template0 OWNER {owner}")
+        server.sql(f"CREATE DATABASE {name} TEMPLATE {template} OWNER {owner}")
 
     @property
     def uri(self):
@@ -357,6 +368,10 @@ class Database:
 
     def uri_with(self, user=None, **options):
         return self.server.uri(self.name, user or self.owner, **options)
+
+    def uri_at(self, *addresses):
+        """By way of relays."""
+        return uri(addresses, self.name, self.owner)
 
     def connect(self, **options):
         """As its owner, unless `user` says another."""

@@ -26,7 +26,7 @@ import shutil
 from harness.leash import Leash, release
 from harness.limits import wait_until
 from harness.postgres import SUPERUSER, USER, Server, program, run, uri
-from harness.rig import free_port
+from harness.ports import free_port
 
 STREAMS_SECONDS = 60
 PROMOTED_SECONDS = 60

@@ -9,19 +9,17 @@ A process that the test ended by force is not expected to exit with 0; every oth
 """
 
 import contextlib
-import fcntl
-import functools
 import itertools
 import os
 import pathlib
-import random
 import re
 import signal
-import socket
 import urllib.error
 import urllib.request
 
+from harness import postgres
 from harness.limits import BUILD, Late, patience, wait_until
+from harness.ports import free_port
 from harness.process import Process
 from harness.relay import Relay
 from harness.resp import Client, ReplyError
@@ -139,32 +137,6 @@ class RedisServer(Process):
             return False
 
 
-# Below the ports that the system picks by itself, for clients among others.
-PORTS = range(12000, 32000)
-ports_had = set()
-
-
-@functools.lru_cache(maxsize=None)
-def port_locks():
-    return open(BUILD / "flags", "r+b")
-
-
-def free_port():
-    """A port on which nothing listens, and that no other test is given while this process lives:
-    a server that finds another in its place ends, and the other would answer for it."""
-    for port in random.sample(PORTS, 1000):
-        if port in ports_had:
-            continue
-        try:
-            fcntl.lockf(port_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
-            ports_had.add(port)
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return port
-    raise AssertionError("no port is free")
-
-
 class Rig:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
@@ -181,13 +153,19 @@ class Rig:
     def store(self):
         return self.folder / "stockade.db"
 
+    @property
+    def store_uri(self):
+        """Of the kind that the suite is about."""
+        server = os.environ.get("STOCKADE_TEST_POSTGRESQL")
+        return postgres.store_uri(server, self.store) if server else f"sqlite:{self.store}"
+
     def start(self, *args, listen=("127.0.0.1:0",), admin="127.0.0.1:0", store=None,
               lease="local:", env=None, cwd=None, wrapper=(), pass_fds=()):
         """A daemon that was started and nothing more. None leaves an option out."""
         words = [word for address in listen or () for word in ("--listen", address)]
         words += ["--admin", admin] if admin else []
         words += ["--lease", lease] if lease else []
-        words += ["--store", store or f"sqlite:{self.store}"] if store != "" else []
+        words += ["--store", store or self.store_uri] if store != "" else []
         daemon = Stockaded([*words, *args], self.stderr_path("stockaded"), env, cwd, wrapper,
                            pass_fds)
         self.processes.append(daemon)

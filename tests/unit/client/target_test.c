@@ -81,11 +81,17 @@ TEST(a_socket_and_a_store)
     assert_string_equal(target.login.password, "a&b");
     target = parsed("sqlite:./shop.db");
     assert_int_equal(target.kind, TARGET_EMBEDDED);
-    assert_string_equal(target.path, "./shop.db");
+    assert_string_equal(target.path, "sqlite:./shop.db");
     assert_string_equal(target.lease, "local:");
     target = parsed("sqlite:/a b/x?y.db?lease=redis://:pw@h:1/2?prefix=shop");
-    assert_string_equal(target.path, "/a b/x?y.db");
+    assert_string_equal(target.path, "sqlite:/a b/x?y.db");
     assert_string_equal(target.lease, "redis://:pw@h:1/2?prefix=shop");
+    target = parsed("postgresql://shop@a,b/shop?sslmode=require&lease=redis://h:1");
+    assert_int_equal(target.kind, TARGET_EMBEDDED);
+    assert_string_equal(target.path, "postgresql://shop@a,b/shop?sslmode=require");
+    assert_string_equal(target.lease, "redis://h:1");
+    target = parsed("postgres://h/shop?lease=local:");
+    assert_string_equal(target.path, "postgres://h/shop");
 }
 
 TEST(what_makes_no_sense_is_refused_without_a_word_of_its_secrets)
@@ -120,6 +126,7 @@ TEST(what_makes_no_sense_is_refused_without_a_word_of_its_secrets)
         "sqlite:",
         "sqlite:?lease=local:",
         "sqlite:x?lease=",
+        "postgresql://h/x?nonsense=1",
         "sqlite:x?lease=nonsense:",
         "sqlite:x?lease=redis://u:SECRET@h:99999",
     };

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libpq, which is loaded where a URI asks for PostgreSQL. */
+#ifndef STOCKADE_STORE_POSTGRESQL_LIBPQ_H
+#define STOCKADE_STORE_POSTGRESQL_LIBPQ_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* What we use of it. */
+#define LIBPQ_MAP(X)                                                                               \
+    X(PQbackendPID)                                                                                \
+    X(PQclear)                                                                                     \
+    X(PQcmdTuples)                                                                                 \
+    X(PQconnectdbParams)                                                                           \
+    X(PQconninfoFree)                                                                              \
+    X(PQconninfoParse)                                                                             \
+    X(PQconsumeInput)                                                                              \
+    X(PQenterPipelineMode)                                                                         \
+    X(PQerrorMessage)                                                                              \
+    X(PQexec)                                                                                      \
+    X(PQexitPipelineMode)                                                                          \
+    X(PQfinish)                                                                                    \
+    X(PQflush)                                                                                     \
+    X(PQfreemem)                                                                                   \
+    X(PQgetResult)                                                                                 \
+    X(PQgetisnull)                                                                                 \
+    X(PQgetlength)                                                                                 \
+    X(PQgetvalue)                                                                                  \
+    X(PQisBusy)                                                                                    \
+    X(PQntuples)                                                                                   \
+    X(PQpipelineStatus)                                                                            \
+    X(PQpipelineSync)                                                                              \
+    X(PQresultErrorField)                                                                          \
+    X(PQresultErrorMessage)                                                                        \
+    X(PQresultStatus)                                                                              \
+    X(PQsendPrepare)                                                                               \
+    X(PQsendQueryParams)                                                                           \
+    X(PQsendQueryPrepared)                                                                         \
+    X(PQsetNoticeReceiver)                                                                         \
+    X(PQsetnonblocking)                                                                            \
+    X(PQsocket)                                                                                    \
+    X(PQstatus)
+
+struct libpq {
+/* A pointer to each of them, under its name. */
+#define X(name) __typeof__(&(name)) name;
+    LIBPQ_MAP(X)
+#undef X
+};
+
+/* Filled in by libpq_load. */
+extern struct libpq pq;
+
+/* Load it, once for the process. False: `why` says what is missing. */
+bool libpq_load(char *why, size_t why_size);
+
+#endif
