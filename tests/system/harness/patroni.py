@@ -119,15 +119,16 @@ class Node:
                         "connect_address": f"127.0.0.1:{self.status_port}"},
             "etcd3": {"host": f"127.0.0.1:{group.etcd.port}"},
             "bootstrap": {
-                "dcs": {"ttl": TTL_S, "loop_wait": 1, "retry_timeout": 3, "primary_start_timeout": 0,
-                        "maximum_lag_on_failover": 0, "synchronous_mode": True,
+                "dcs": {"ttl": TTL_S, "loop_wait": 1, "retry_timeout": 3,
+                        "primary_start_timeout": 0, "synchronous_mode": True,
                         "synchronous_mode_strict": group.strict,
                         "postgresql": {"use_pg_rewind": True, "parameters": {
                             **SETTINGS, "wal_log_hints": True}}},
                 "initdb": ["no-sync", {"encoding": "UTF8"}, {"locale": "C.UTF-8"}]},
             "postgresql": {
                 "listen": f"127.0.0.1:{self.port}", "connect_address": f"127.0.0.1:{self.port}",
-                "data_dir": str(self.data), "bin_dir": str(pathlib.Path(program("postgres")).parent),
+                "data_dir": str(self.data),
+                "bin_dir": str(pathlib.Path(program("postgres")).parent),
                 "pgpass": str(self.folder / "pgpass"),
                 "pg_hba": [line for line in HBA.splitlines() if line.startswith("host")],
                 "parameters": {"unix_socket_directories": str(self.folder)},

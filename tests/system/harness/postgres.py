@@ -118,7 +118,7 @@ def connect(timeout=30.0, **options):
 
 
 def ask(link, text, *values):
-    """The rows, as tuples; none where the statement has none."""
+    """The rows, as tuples; none where the statement has none, or no columns."""
     with link.cursor() as cursor:
         cursor.execute(text, values or None)
         return cursor.fetchall() if cursor.description else []
@@ -329,7 +329,7 @@ def store_uri(server, path):
     `server`: a URI of the owner's, with {} for the database."""
     name = "s" + hashlib.md5(str(path).encode()).hexdigest()[:16]
     with connect(dsn=server.format("postgres"), user=SUPERUSER) as link:
-        if not ask(link, "SELECT FROM pg_database WHERE datname = %s", name):
+        if not ask(link, "SELECT 1 FROM pg_database WHERE datname = %s", name):
             ask(link, f"CREATE DATABASE {name} TEMPLATE template0 OWNER {OWNER}")
     return server.format(name)
 

@@ -178,8 +178,8 @@ class Replicated:
         return self.primary
 
     def rejoin(self):
-        """All that were left behind become standbys, made anew: what only they had is gone. Standbys
-        that do not run are started."""
+        """All that were left behind become standbys, made anew: what only they had is gone.
+        Standbys that do not run are started."""
         for server in self.left:
             if server.alive():
                 server.kill()
