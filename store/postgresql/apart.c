@@ -73,11 +73,11 @@ void apart_mark(struct apart *apart, struct set *set)
     pthread_mutex_lock(&apart->lock);
     for (struct list *at = apart->under_way.next; at != &apart->under_way; at = at->next) {
         const struct away *away = list_entry(at, const struct away, link);
-        const char *name = away->names.data, *end = name + away->names.len;
-        for (size_t len; name < end; name += len) {
-            memcpy(&len, name, sizeof len);
+        const struct buf *names = &away->names;
+        for (size_t name = 0, len; name < names->len; name += len) {
+            memcpy(&len, names->data + name, sizeof len);
             name += sizeof len;
-            set_row(set, (struct bytes){name, len})->busy = true;
+            set_row(set, (struct bytes){names->data + name, len})->busy = true;
         }
     }
     pthread_mutex_unlock(&apart->lock);

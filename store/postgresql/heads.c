@@ -7,9 +7,10 @@
 #include "store/maintenance.h"
 #include "store/postgresql/pg.h"
 
-static void take_text(char *out, size_t size, const PGresult *result, int row, int column)
+static void take_text(const struct pg *pg, char *out, size_t size, const PGresult *result, int row,
+                      int column)
 {
-    struct bytes text = pg_value_bytes(result, row, column);
+    struct bytes text = pg_value_bytes(pg, result, row, column);
     text_print(out, size, "%.*s", (int)text.len, text.data);
 }
 
@@ -22,14 +23,14 @@ bool store_postgresql_heads(const char *uri, struct store_audit_head **heads, si
 
     *heads = NULL;
     *count = 0;
-    if (!libpq_load(why, why_size))
+    if (!libpq_load(&pg.pq, why, why_size))
         return false;
     if (pg_connect(&pg)) {
         pg_send_text(&pg, "SELECT to_regclass('stockade.audit') IS NOT NULL");
         pg_sync(&pg);
         result = pg_take(&pg);
-        there = result != NULL && pg_value_bool(result, 0, 0);
-        pq.PQclear(result);
+        there = result != NULL && pg_value_bool(&pg, result, 0, 0);
+        pg.pq.PQclear(result);
         result = NULL;
         if (pg_end(&pg) && there) {
             pg_send_text(&pg, "SELECT chain, hash, lines FROM stockade.audit ORDER BY chain");
@@ -38,17 +39,17 @@ bool store_postgresql_heads(const char *uri, struct store_audit_head **heads, si
             (void)pg_end(&pg);
         }
     }
-    for (int i = 0; i < pq.PQntuples(result); i++) {
+    for (int i = 0; i < pg.pq.PQntuples(result); i++) {
         *heads = mem_realloc(*heads, (*count + 1) * sizeof **heads);
         struct store_audit_head *head = &(*heads)[(*count)++];
-        take_text(head->chain, sizeof head->chain, result, i, 0);
-        take_text(head->hash, sizeof head->hash, result, i, 1);
-        head->lines = pg_value_int64(result, i, 2);
+        take_text(&pg, head->chain, sizeof head->chain, result, i, 0);
+        take_text(&pg, head->hash, sizeof head->hash, result, i, 1);
+        head->lines = pg_value_int64(&pg, result, i, 2);
     }
     bool good = pg.conn != NULL && !pg.failed;
     if (!good)
         text_print(why, why_size, "%s", pg.why);
-    pq.PQclear(result);
+    pg.pq.PQclear(result);
     pg_drop(&pg);
     return good;
 }

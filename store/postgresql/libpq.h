@@ -49,10 +49,7 @@ struct libpq {
 #undef X
 };
 
-/* Filled in by libpq_load. */
-extern struct libpq pq;
-
-/* Load it, once for the process. False: `why` says what is missing. */
-bool libpq_load(char *why, size_t why_size);
+/* Load it, and fill in the pointers. False: `why` says what is missing. */
+bool libpq_load(struct libpq *pq, char *why, size_t why_size);
 
 #endif

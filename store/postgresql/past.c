@@ -30,7 +30,7 @@ static PGresult *query(struct pg_txn *txn, enum pg_statement statement,
     pg_sync(&txn->pg);
     PGresult *result = pg_take(&txn->pg);
     if (!pg_end(&txn->pg)) {
-        pq.PQclear(result);
+        txn->pg.pq.PQclear(result);
         result = NULL;
     }
     if (result == NULL)
@@ -44,7 +44,7 @@ static enum stk_error run(struct pg_txn *txn, enum pg_statement statement,
     PGresult *result = query(txn, statement, params);
     bool good = result != NULL;
 
-    pq.PQclear(result);
+    txn->pg.pq.PQclear(result);
     txn->wrote = true;
     return good ? STK_OK : STK_STORE;
 }
@@ -56,8 +56,8 @@ static enum stk_error number(struct pg_txn *txn, enum pg_statement statement,
     bool good = result != NULL;
 
     if (good)
-        *value = pg_value_int64(result, 0, 0);
-    pq.PQclear(result);
+        *value = pg_value_int64(&txn->pg, result, 0, 0);
+    txn->pg.pq.PQclear(result);
     return good ? STK_OK : STK_STORE;
 }
 
@@ -68,8 +68,8 @@ static enum stk_error truth(struct pg_txn *txn, enum pg_statement statement,
     bool good = result != NULL;
 
     if (good)
-        *value = pg_value_bool(result, 0, 0);
-    pq.PQclear(result);
+        *value = pg_value_bool(&txn->pg, result, 0, 0);
+    txn->pg.pq.PQclear(result);
     return good ? STK_OK : STK_STORE;
 }
 
@@ -89,17 +89,17 @@ static enum stk_error each_name(struct store_txn *base, enum pg_statement statem
         PGresult *result = query(txn, statement, &params);
         if (result == NULL)
             return STK_STORE;
-        int rows = pq.PQntuples(result);
+        int rows = txn->pg.pq.PQntuples(result);
         more = rows == PAGE;
         for (int i = 0; i < rows; i++) {
-            after = pg_value_int64(result, i, 0);
-            if (!each(context, after, pg_value_bytes(result, i, 1),
-                      (enum value_type)pg_value_int64(result, i, 2))) {
+            after = pg_value_int64(&txn->pg, result, i, 0);
+            if (!each(context, after, pg_value_bytes(&txn->pg, result, i, 1),
+                      (enum value_type)pg_value_int64(&txn->pg, result, i, 2))) {
                 more = false;
                 break;
             }
         }
-        pq.PQclear(result);
+        txn->pg.pq.PQclear(result);
     }
     return STK_OK;
 }
@@ -139,19 +139,20 @@ enum stk_error pg_each_field(struct pg_txn *txn, int64_t id, struct bytes from, 
         pg_param_bytes(&params, buf_bytes(&next));
         PGresult *result = query(txn, PG_EACH_FIELD, &params);
         good = result != NULL;
-        int rows = pq.PQntuples(result);
+        int rows = txn->pg.pq.PQntuples(result);
         more = rows == PAGE;
         for (int i = 0; i < rows && good; i++)
-            if (!each(context, pg_value_bytes(result, i, 0), pg_value_bytes(result, i, 1))) {
+            if (!each(context, pg_value_bytes(&txn->pg, result, i, 0),
+                      pg_value_bytes(&txn->pg, result, i, 1))) {
                 more = false;
                 break;
             }
         if (more) { /* the next name there can be */
             buf_clear(&next);
-            buf_append_bytes(&next, pg_value_bytes(result, rows - 1, 0));
+            buf_append_bytes(&next, pg_value_bytes(&txn->pg, result, rows - 1, 0));
             buf_append(&next, "", 1);
         }
-        pq.PQclear(result);
+        txn->pg.pq.PQclear(result);
     }
     buf_free(&next);
     return good ? STK_OK : STK_STORE;
@@ -169,18 +170,18 @@ enum stk_error pg_each_receipt(struct store_txn *base, const struct resource *re
     PGresult *result = query(txn, PG_EACH_RECEIPT, &params);
     if (result == NULL)
         return STK_STORE;
-    for (int i = 0; i < pq.PQntuples(result); i++) {
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
         const struct receipt receipt = {
-            .token = pg_value_int64(result, i, 1),
-            .fingerprint = (uint64_t)pg_value_int64(result, i, 2),
-            .resp3 = pg_value_bool(result, i, 3),
-            .written_ms = pg_value_int64(result, i, 4),
-            .reply = pg_value_bytes(result, i, 5),
+            .token = pg_value_int64(&txn->pg, result, i, 1),
+            .fingerprint = (uint64_t)pg_value_int64(&txn->pg, result, i, 2),
+            .resp3 = pg_value_bool(&txn->pg, result, i, 3),
+            .written_ms = pg_value_int64(&txn->pg, result, i, 4),
+            .reply = pg_value_bytes(&txn->pg, result, i, 5),
         };
-        if (!each(context, pg_value_bytes(result, i, 0), &receipt))
+        if (!each(context, pg_value_bytes(&txn->pg, result, i, 0), &receipt))
             break;
     }
-    pq.PQclear(result);
+    txn->pg.pq.PQclear(result);
     return STK_OK;
 }
 
@@ -208,14 +209,14 @@ static enum stk_error sweep_token(struct pg_txn *txn, int64_t before_ms, size_t 
     *removed = 0;
     if (result == NULL)
         return STK_STORE;
-    *found = pq.PQntuples(result) == 1;
+    *found = txn->pg.pq.PQntuples(result) == 1;
     if (*found) {
-        pg_param_int64(&entry, pg_value_int64(result, 0, 0));
+        pg_param_int64(&entry, pg_value_int64(&txn->pg, result, 0, 0));
         params.count = 0;
-        pg_param_int64(&params, pg_value_int64(result, 0, 1));
-        pg_param_int64(&params, pg_value_int64(result, 0, 2));
+        pg_param_int64(&params, pg_value_int64(&txn->pg, result, 0, 1));
+        pg_param_int64(&params, pg_value_int64(&txn->pg, result, 0, 2));
     }
-    pq.PQclear(result);
+    txn->pg.pq.PQclear(result);
     if (!*found)
         return STK_OK;
     if (truth(txn, PG_RECEIPTS_GONE, &params, found) != STK_OK)
@@ -226,8 +227,8 @@ static enum stk_error sweep_token(struct pg_txn *txn, int64_t before_ms, size_t 
     result = query(txn, PG_RECEIPTS_REMOVE, &params);
     if (result == NULL)
         return STK_STORE;
-    *removed = (size_t)strtoull(pq.PQcmdTuples(result), NULL, 10);
-    pq.PQclear(result);
+    *removed = (size_t)strtoull(txn->pg.pq.PQcmdTuples(result), NULL, 10);
+    txn->pg.pq.PQclear(result);
     txn->wrote = true;
     return *removed == max ? STK_OK : run(txn, PG_RETIRED_REMOVE, &entry);
 }
@@ -299,9 +300,9 @@ static enum stk_error remove_resources(struct pg_txn *txn, int64_t after, int64_
     PGresult *result = query(txn, PG_SWEEP_REMOVE, &params);
     if (result == NULL)
         return STK_STORE;
-    *removed = (size_t)pg_value_int64(result, 0, 0);
-    pg_param_int64(&floor, pg_value_int64(result, 0, 1));
-    pq.PQclear(result);
+    *removed = (size_t)pg_value_int64(&txn->pg, result, 0, 0);
+    pg_param_int64(&floor, pg_value_int64(&txn->pg, result, 0, 1));
+    txn->pg.pq.PQclear(result);
     return *removed > 0 ? run(txn, PG_FLOOR_RAISE, &floor) : STK_OK;
 }
 
@@ -363,12 +364,12 @@ enum stk_error pg_audit_head(struct store_txn *base, struct bytes chain, int64_t
     PGresult *result = query(txn, PG_AUDIT, &params);
     if (result == NULL)
         return STK_STORE;
-    if (pq.PQntuples(result) == 1) {
-        *restored = pg_value_bool(result, 0, 2);
-        same = pg_value_int64(result, 0, 0) == lines &&
-               bytes_equal(pg_value_bytes(result, 0, 1), hash);
+    if (txn->pg.pq.PQntuples(result) == 1) {
+        *restored = pg_value_bool(&txn->pg, result, 0, 2);
+        same = pg_value_int64(&txn->pg, result, 0, 0) == lines &&
+               bytes_equal(pg_value_bytes(&txn->pg, result, 0, 1), hash);
     }
-    pq.PQclear(result);
+    txn->pg.pq.PQclear(result);
     if (same && !*restored)
         return STK_OK;
     pg_param_int64(&params, lines);

@@ -42,11 +42,11 @@ static void fail(struct pg *pg, const char *text)
 static void on_notice(void *context, const PGresult *notice)
 {
     struct pg *pg = context;
-    const char *severity = pq.PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
+    const char *severity = pg->pq.PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
 
     if (severity != NULL && strcmp(severity, "WARNING") == 0) {
         pg->warned = true;
-        say(pg, pq.PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY));
+        say(pg, pg->pq.PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY));
     }
 }
 
@@ -69,19 +69,19 @@ static const char session_setup[] =
 /* A pool in between may give another backend to each transaction. */
 static bool is_direct(struct pg *pg)
 {
-    PGresult *result = pq.PQexec(pg->conn, "SELECT pg_backend_pid(), pg_is_in_recovery()");
+    PGresult *result = pg->pq.PQexec(pg->conn, "SELECT pg_backend_pid(), pg_is_in_recovery()");
     bool good = false;
 
-    if (pq.PQresultStatus(result) != PGRES_TUPLES_OK)
-        fail(pg, pq.PQerrorMessage(pg->conn));
-    else if (atoi(pq.PQgetvalue(result, 0, 0)) != pq.PQbackendPID(pg->conn))
+    if (pg->pq.PQresultStatus(result) != PGRES_TUPLES_OK)
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+    else if (atoi(pg->pq.PQgetvalue(result, 0, 0)) != pg->pq.PQbackendPID(pg->conn))
         fail(pg, "a connection pool stands between this daemon and PostgreSQL: name the server "
                  "itself");
-    else if (pq.PQgetvalue(result, 0, 1)[0] == 't')
+    else if (pg->pq.PQgetvalue(result, 0, 1)[0] == 't')
         fail(pg, "this server is a standby, which is read-only: name the primary, or all hosts");
     else
         good = true;
-    pq.PQclear(result);
+    pg->pq.PQclear(result);
     return good;
 }
 
@@ -107,56 +107,62 @@ bool pg_connect(struct pg *pg)
     pg_drop(pg);
     pg->failed = pg->warned = false;
     pg->why[0] = pg->sqlstate[0] = '\0';
-    pg->conn = pq.PQconnectdbParams(keys, values, 1);
+    if (pg->pq.PQclear == NULL && !libpq_load(&pg->pq, pg->why, sizeof pg->why)) {
+        pg->pq.PQclear = NULL;
+        return false;
+    }
+    pg->conn = pg->pq.PQconnectdbParams(keys, values, 1);
     check(pg->conn != NULL);
-    pq.PQsetNoticeReceiver(pg->conn, on_notice, pg);
-    if (pq.PQstatus(pg->conn) != CONNECTION_OK) {
-        fail(pg, pq.PQerrorMessage(pg->conn));
+    pg->pq.PQsetNoticeReceiver(pg->conn, on_notice, pg);
+    if (pg->pq.PQstatus(pg->conn) != CONNECTION_OK) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
         return false;
     }
     if (!pg_run(pg, session_setup) || !is_direct(pg))
         return false;
-    check(pq.PQenterPipelineMode(pg->conn) == 1 && pq.PQsetnonblocking(pg->conn, 1) == 0);
+    check(pg->pq.PQenterPipelineMode(pg->conn) == 1 && pg->pq.PQsetnonblocking(pg->conn, 1) == 0);
     return true;
 }
 
 void pg_drop(struct pg *pg)
 {
     if (pg->conn != NULL)
-        pq.PQfinish(pg->conn);
+        pg->pq.PQfinish(pg->conn);
     pg->conn = NULL;
     pg->expected = 0;
 }
 
 bool pg_run(struct pg *pg, const char *commands)
 {
-    bool piped = pq.PQpipelineStatus(pg->conn) != PQ_PIPELINE_OFF;
+    bool piped = pg->pq.PQpipelineStatus(pg->conn) != PQ_PIPELINE_OFF;
 
     if (piped)
-        check(pq.PQsetnonblocking(pg->conn, 0) == 0 && pq.PQexitPipelineMode(pg->conn) == 1);
-    PGresult *result = pq.PQexec(pg->conn, commands);
-    ExecStatusType status = pq.PQresultStatus(result);
+        check(pg->pq.PQsetnonblocking(pg->conn, 0) == 0 &&
+              pg->pq.PQexitPipelineMode(pg->conn) == 1);
+    PGresult *result = pg->pq.PQexec(pg->conn, commands);
+    ExecStatusType status = pg->pq.PQresultStatus(result);
     bool good = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
     if (!good) {
-        const char *state = pq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
-        say(pg, pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) != NULL
-                    ? pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY)
-                    : pq.PQerrorMessage(pg->conn));
+        const char *state = pg->pq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
+        say(pg, pg->pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) != NULL
+                    ? pg->pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY)
+                    : pg->pq.PQerrorMessage(pg->conn));
         text_print(pg->sqlstate, sizeof pg->sqlstate, "%s", state != NULL ? state : "");
         pg->failed = true;
     }
-    pq.PQclear(result);
-    if (pq.PQstatus(pg->conn) != CONNECTION_OK)
+    pg->pq.PQclear(result);
+    if (pg->pq.PQstatus(pg->conn) != CONNECTION_OK)
         pg_drop(pg);
     else if (piped)
-        check(pq.PQenterPipelineMode(pg->conn) == 1 && pq.PQsetnonblocking(pg->conn, 1) == 0);
+        check(pg->pq.PQenterPipelineMode(pg->conn) == 1 &&
+              pg->pq.PQsetnonblocking(pg->conn, 1) == 0);
     return good;
 }
 
 bool pg_prepare(struct pg *pg)
 {
     for (size_t i = 0; i < pg->statements && pg->conn != NULL; i++)
-        if (pq.PQsendPrepare(pg->conn, pg->names[i], pg->texts[i], 0, NULL) == 1)
+        if (pg->pq.PQsendPrepare(pg->conn, pg->names[i], pg->texts[i], 0, NULL) == 1)
             pg->expected++;
     pg_sync(pg);
     return pg_end(pg);
@@ -252,7 +258,7 @@ static void sent(struct pg *pg, int done)
     if (done == 1)
         pg->expected++;
     else
-        fail(pg, pq.PQerrorMessage(pg->conn));
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
 }
 
 void pg_send(struct pg *pg, size_t statement, const struct pg_params *params)
@@ -263,34 +269,34 @@ void pg_send(struct pg *pg, size_t statement, const struct pg_params *params)
         params = &none;
     begin_trip(pg);
     if (pg->conn != NULL)
-        sent(pg, pq.PQsendQueryPrepared(pg->conn, pg->names[statement], params->count,
-                                        params->values, params->lengths, params->formats, 1));
+        sent(pg, pg->pq.PQsendQueryPrepared(pg->conn, pg->names[statement], params->count,
+                                            params->values, params->lengths, params->formats, 1));
 }
 
 void pg_send_text(struct pg *pg, const char *text)
 {
     begin_trip(pg);
     if (pg->conn != NULL)
-        sent(pg, pq.PQsendQueryParams(pg->conn, text, 0, NULL, NULL, NULL, NULL, 1));
+        sent(pg, pg->pq.PQsendQueryParams(pg->conn, text, 0, NULL, NULL, NULL, NULL, 1));
 }
 
 void pg_sync(struct pg *pg)
 {
     pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
-    if (pg->conn != NULL && pq.PQpipelineSync(pg->conn) != 1)
-        fail(pg, pq.PQerrorMessage(pg->conn));
+    if (pg->conn != NULL && pg->pq.PQpipelineSync(pg->conn) != 1)
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
 }
 
 /* Waits until there is something to read, while what is to be sent leaves. False: dropped. */
 static bool wait(struct pg *pg)
 {
-    struct pollfd poll_fd = {.fd = pq.PQsocket(pg->conn), .events = POLLIN};
+    struct pollfd poll_fd = {.fd = pg->pq.PQsocket(pg->conn), .events = POLLIN};
     int left_ms = (int)(pg->deadline_ms - clock_now_ms(&clock_monotonic));
-    int unsent = pq.PQflush(pg->conn);
+    int unsent = pg->pq.PQflush(pg->conn);
     char text[96];
 
     if (unsent < 0) {
-        fail(pg, pq.PQerrorMessage(pg->conn));
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
         return false;
     }
     if (unsent > 0)
@@ -300,8 +306,8 @@ static bool wait(struct pg *pg)
         fail(pg, text);
         return false;
     }
-    if ((poll_fd.revents & ~POLLOUT) != 0 && pq.PQconsumeInput(pg->conn) == 0) {
-        fail(pg, pq.PQerrorMessage(pg->conn));
+    if ((poll_fd.revents & ~POLLOUT) != 0 && pg->pq.PQconsumeInput(pg->conn) == 0) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
         return false;
     }
     return true;
@@ -311,15 +317,15 @@ static bool wait(struct pg *pg)
 static PGresult *next_result(struct pg *pg)
 {
     while (pg->conn != NULL) {
-        if (pq.PQisBusy(pg->conn)) {
+        if (pg->pq.PQisBusy(pg->conn)) {
             if (!wait(pg))
                 return NULL;
             continue;
         }
-        PGresult *result = pq.PQgetResult(pg->conn);
-        if (result != NULL || pq.PQstatus(pg->conn) == CONNECTION_OK)
+        PGresult *result = pg->pq.PQgetResult(pg->conn);
+        if (result != NULL || pg->pq.PQstatus(pg->conn) == CONNECTION_OK)
             return result;
-        fail(pg, pq.PQerrorMessage(pg->conn));
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
     }
     return NULL;
 }
@@ -327,10 +333,10 @@ static PGresult *next_result(struct pg *pg)
 PGresult *pg_take(struct pg *pg)
 {
     PGresult *result = next_result(pg), *end;
-    ExecStatusType status = pq.PQresultStatus(result);
+    ExecStatusType status = pg->pq.PQresultStatus(result);
 
     if (pg->conn == NULL) {
-        pq.PQclear(result);
+        pg->pq.PQclear(result);
         return NULL;
     }
     check(pg->expected > 0 && result != NULL);
@@ -340,14 +346,14 @@ PGresult *pg_take(struct pg *pg)
     if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
         return result;
     if (status == PGRES_FATAL_ERROR && !pg->failed) {
-        const char *state = pq.PQresultErrorField(result, PG_DIAG_SQLSTATE),
-                   *text = pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+        const char *state = pg->pq.PQresultErrorField(result, PG_DIAG_SQLSTATE),
+                   *text = pg->pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
         text_print(pg->sqlstate, sizeof pg->sqlstate, "%s", state != NULL ? state : "");
-        say(pg, text != NULL ? text : pq.PQresultErrorMessage(result));
+        say(pg, text != NULL ? text : pg->pq.PQresultErrorMessage(result));
     }
     pg->failed = true;
-    pq.PQclear(result);
-    if (pq.PQstatus(pg->conn) != CONNECTION_OK)
+    pg->pq.PQclear(result);
+    if (pg->pq.PQstatus(pg->conn) != CONNECTION_OK)
         pg_drop(pg);
     return NULL;
 }
@@ -355,29 +361,29 @@ PGresult *pg_take(struct pg *pg)
 bool pg_end(struct pg *pg)
 {
     while (pg->conn != NULL && pg->expected > 0)
-        pq.PQclear(pg_take(pg));
+        pg->pq.PQclear(pg_take(pg));
     PGresult *result = next_result(pg);
-    check(pg->conn == NULL || pq.PQresultStatus(result) == PGRES_PIPELINE_SYNC);
-    pq.PQclear(result);
+    check(pg->conn == NULL || pg->pq.PQresultStatus(result) == PGRES_PIPELINE_SYNC);
+    pg->pq.PQclear(result);
     return pg->conn != NULL && !pg->failed;
 }
 
-int64_t pg_value_int64(const PGresult *result, int row, int column)
+int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column)
 {
     uint64_t number;
 
-    check(pq.PQgetlength(result, row, column) == sizeof number);
-    memcpy(&number, pq.PQgetvalue(result, row, column), sizeof number);
+    check(pg->pq.PQgetlength(result, row, column) == sizeof number);
+    memcpy(&number, pg->pq.PQgetvalue(result, row, column), sizeof number);
     return (int64_t)be64toh(number);
 }
 
-bool pg_value_bool(const PGresult *result, int row, int column)
+bool pg_value_bool(const struct pg *pg, const PGresult *result, int row, int column)
 {
-    return pq.PQgetvalue(result, row, column)[0] != 0;
+    return pg->pq.PQgetvalue(result, row, column)[0] != 0;
 }
 
-struct bytes pg_value_bytes(const PGresult *result, int row, int column)
+struct bytes pg_value_bytes(const struct pg *pg, const PGresult *result, int row, int column)
 {
-    return (struct bytes){pq.PQgetvalue(result, row, column),
-                          (size_t)pq.PQgetlength(result, row, column)};
+    return (struct bytes){pg->pq.PQgetvalue(result, row, column),
+                          (size_t)pg->pq.PQgetlength(result, row, column)};
 }

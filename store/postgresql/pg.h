@@ -34,7 +34,8 @@ struct pg {
     size_t statements;
     int timeout_ms; /* of a trip */
 
-    PGconn *conn; /* NULL: not connected */
+    struct libpq pq; /* loaded by the first pg_connect */
+    PGconn *conn;    /* NULL: not connected */
     int64_t deadline_ms;
     size_t expected;  /* statements of the trip whose result was not taken */
     bool failed;      /* a statement of the trip has failed */
@@ -90,8 +91,8 @@ PGresult *pg_take(struct pg *pg);
 bool pg_end(struct pg *pg);
 
 /* Of a result's row. */
-int64_t pg_value_int64(const PGresult *result, int row, int column);
-bool pg_value_bool(const PGresult *result, int row, int column);
-struct bytes pg_value_bytes(const PGresult *result, int row, int column);
+int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column);
+bool pg_value_bool(const struct pg *pg, const PGresult *result, int row, int column);
+struct bytes pg_value_bytes(const struct pg *pg, const PGresult *result, int row, int column);
 
 #endif

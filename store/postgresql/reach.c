@@ -73,7 +73,7 @@ bool reach_ready(struct reach *reach)
     struct pg *pg = &reach->txn.pg;
     int64_t now_ms = clock_now_ms(&clock_monotonic);
 
-    if (pg->conn != NULL && pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed)
+    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed)
         return true;
     int64_t reached = atomic_load(&reach->txn.shared->reached);
     if (now_ms < reach->again_ms && reached == reach->reached)

@@ -56,10 +56,10 @@ static bool run_rounds(struct pg_txn *txn, struct list *batch, struct list *done
         buf_append_bytes(&names, row->name);
     }
     set_clear(&txn->set);
-    for (const char *at = names.data, *end = at + names.len; at < end; at += len) {
-        memcpy(&len, at, sizeof len);
+    for (size_t at = 0; at < names.len; at += len) {
+        memcpy(&len, names.data + at, sizeof len);
         at += sizeof len;
-        want(&txn->set, (struct bytes){at, len});
+        want(&txn->set, (struct bytes){names.data + at, len});
     }
     buf_free(&names);
     for (int rounds = 0; good && !list_empty(batch); rounds++) {

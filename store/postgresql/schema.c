@@ -83,8 +83,8 @@ static int64_t number(struct pg *pg, const char *query)
     pg_send_text(pg, query);
     pg_sync(pg);
     PGresult *result = pg_take(pg);
-    int64_t value = result != NULL ? pg_value_int64(result, 0, 0) : -1;
-    pq.PQclear(result);
+    int64_t value = result != NULL ? pg_value_int64(pg, result, 0, 0) : -1;
+    pg->pq.PQclear(result);
     return pg_end(pg) ? value : -1;
 }
 

@@ -180,7 +180,9 @@ bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
 {
     char *error = NULL;
 
-    if (!libpq_load(why, why_size))
+    struct libpq pq;
+
+    if (!libpq_load(&pq, why, why_size))
         return false;
     PQconninfoOption *options = pq.PQconninfoParse(uri, &error);
 

@@ -25,31 +25,31 @@ static enum value_type type_of(int64_t number)
 static void take_row(struct pg_txn *txn, const PGresult *result, int at)
 {
     struct set *set = &txn->set;
-    struct row *row = set_row(set, pg_value_bytes(result, at, 1));
+    struct row *row = set_row(set, pg_value_bytes(&txn->pg, result, at, 1));
     struct content *now = &row->now;
 
-    set_identify(set, row, pg_value_int64(result, at, 0));
+    set_identify(set, row, pg_value_int64(&txn->pg, result, at, 0));
     now->exists = row->stored = true;
     now->resource = (struct resource){
         .id = row->new_id,
-        .fence.token = pg_value_int64(result, at, 2),
-        .fence.state = (enum fence_state)pg_value_int64(result, at, 3),
-        .type = type_of(pg_value_int64(result, at, 4)),
+        .fence.token = pg_value_int64(&txn->pg, result, at, 2),
+        .fence.state = (enum fence_state)pg_value_int64(&txn->pg, result, at, 3),
+        .type = type_of(pg_value_int64(&txn->pg, result, at, 4)),
     };
     now->lease = (struct lease){
-        .holds = pg_value_int64(result, at, 5),
-        .ttl_ms = pg_value_int64(result, at, 6),
-        .session = pg_value_int64(result, at, 7),
-        .connection = pg_value_int64(result, at, 8),
-        .anonymous = pg_value_bool(result, at, 9),
-        .owner = set_copy(set, pg_value_bytes(result, at, 10)),
-        .changed_ms = pg_value_int64(result, at, 11),
-        .receipts_gone = pg_value_int64(result, at, 12),
+        .holds = pg_value_int64(&txn->pg, result, at, 5),
+        .ttl_ms = pg_value_int64(&txn->pg, result, at, 6),
+        .session = pg_value_int64(&txn->pg, result, at, 7),
+        .connection = pg_value_int64(&txn->pg, result, at, 8),
+        .anonymous = pg_value_bool(&txn->pg, result, at, 9),
+        .owner = set_copy(set, pg_value_bytes(&txn->pg, result, at, 10)),
+        .changed_ms = pg_value_int64(&txn->pg, result, at, 11),
+        .receipts_gone = pg_value_int64(&txn->pg, result, at, 12),
     };
-    now->receipts_token = pg_value_int64(result, at, 13);
-    now->fields = pg_value_int64(result, at, 14);
-    row->string_known = pg_value_bool(result, at, 15) ? KNOWN : UNKNOWN;
-    row->string = set_copy(set, pg_value_bytes(result, at, 16));
+    now->receipts_token = pg_value_int64(&txn->pg, result, at, 13);
+    now->fields = pg_value_int64(&txn->pg, result, at, 14);
+    row->string_known = pg_value_bool(&txn->pg, result, at, 15) ? KNOWN : UNKNOWN;
+    row->string = set_copy(set, pg_value_bytes(&txn->pg, result, at, 16));
     row->known = KNOWN;
 }
 
@@ -126,7 +126,7 @@ static void send_begin(struct pg_txn *txn, enum pg_statement lock)
 
 static void skip(struct pg_txn *txn)
 {
-    pq.PQclear(pg_take(&txn->pg));
+    txn->pg.pq.PQclear(pg_take(&txn->pg));
 }
 
 static void take_begin(struct pg_txn *txn)
@@ -140,34 +140,34 @@ static void take_state(struct pg_txn *txn)
 {
     PGresult *result = pg_take(&txn->pg);
 
-    if (result != NULL && pq.PQntuples(result) == 1) {
-        txn->floor = pg_value_int64(result, 0, 0);
-        txn->now_ms = pg_value_int64(result, 0, 1);
-        txn->replicated = pg_value_bool(result, 0, 4);
-        txn->renamed = pg_value_bool(result, 0, 2);
+    if (result != NULL && txn->pg.pq.PQntuples(result) == 1) {
+        txn->floor = pg_value_int64(&txn->pg, result, 0, 0);
+        txn->now_ms = pg_value_int64(&txn->pg, result, 0, 1);
+        txn->replicated = pg_value_bool(&txn->pg, result, 0, 4);
+        txn->renamed = pg_value_bool(&txn->pg, result, 0, 2);
     }
-    pq.PQclear(result);
+    txn->pg.pq.PQclear(result);
 }
 
 static void take_rows(struct pg_txn *txn)
 {
     PGresult *result = pg_take(&txn->pg);
 
-    for (int i = 0; i < pq.PQntuples(result); i++)
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++)
         take_row(txn, result, i);
-    pq.PQclear(result);
+    txn->pg.pq.PQclear(result);
 }
 
 static void take_strings(struct pg_txn *txn)
 {
     PGresult *result = pg_take(&txn->pg);
 
-    for (int i = 0; i < pq.PQntuples(result); i++) {
-        struct row *row = set_row_by_id(&txn->set, pg_value_int64(result, i, 0));
-        row->string = set_copy(&txn->set, pg_value_bytes(result, i, 1));
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
+        struct row *row = set_row_by_id(&txn->set, pg_value_int64(&txn->pg, result, i, 0));
+        row->string = set_copy(&txn->set, pg_value_bytes(&txn->pg, result, i, 1));
         row->string_known = KNOWN;
     }
-    pq.PQclear(result);
+    txn->pg.pq.PQclear(result);
 }
 
 /* Both kinds of parts, as their statements give them. What an operation has changed stays. */
@@ -175,26 +175,26 @@ static void take_parts(struct pg_txn *txn, enum part_kind kind)
 {
     PGresult *result = pg_take(&txn->pg);
 
-    for (int i = 0; i < pq.PQntuples(result); i++) {
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
         struct set *set = &txn->set;
-        struct row *row = set_row_by_id(set, pg_value_int64(result, i, 0));
-        struct part *part = set_part(set, row, kind, pg_value_bytes(result, i, 1));
+        struct row *row = set_row_by_id(set, pg_value_int64(&txn->pg, result, i, 0));
+        struct part *part = set_part(set, row, kind, pg_value_bytes(&txn->pg, result, i, 1));
         if (part->known == KNOWN)
             continue;
         part->now.exists = true;
         if (kind == PART_FIELD)
-            part->now.value = set_copy(set, pg_value_bytes(result, i, 2));
+            part->now.value = set_copy(set, pg_value_bytes(&txn->pg, result, i, 2));
         else
             part->now.receipt = (struct receipt){
-                .token = pg_value_int64(result, i, 2),
-                .fingerprint = (uint64_t)pg_value_int64(result, i, 3),
-                .resp3 = pg_value_bool(result, i, 4),
-                .written_ms = pg_value_int64(result, i, 5),
-                .reply = set_copy(set, pg_value_bytes(result, i, 6)),
+                .token = pg_value_int64(&txn->pg, result, i, 2),
+                .fingerprint = (uint64_t)pg_value_int64(&txn->pg, result, i, 3),
+                .resp3 = pg_value_bool(&txn->pg, result, i, 4),
+                .written_ms = pg_value_int64(&txn->pg, result, i, 5),
+                .reply = set_copy(set, pg_value_bytes(&txn->pg, result, i, 6)),
             };
         part->known = KNOWN;
     }
-    pq.PQclear(result);
+    txn->pg.pq.PQclear(result);
 }
 
 static void take_ids(struct pg_txn *txn)
@@ -202,10 +202,10 @@ static void take_ids(struct pg_txn *txn)
     PGresult *result = pg_take(&txn->pg);
 
     if (result != NULL) {
-        txn->next_id = pg_value_int64(result, 0, 0);
+        txn->next_id = pg_value_int64(&txn->pg, result, 0, 0);
         txn->ids_end = txn->next_id + IDS_BLOCK;
     }
-    pq.PQclear(result);
+    txn->pg.pq.PQclear(result);
 }
 
 /* Names that did not come: the row is locked, or there is none. */
@@ -229,9 +229,9 @@ static bool tell_locked(struct pg_txn *txn)
         pg_send(&txn->pg, PG_STATE, NULL); /* behind: a row that has gone has raised the floor */
         pg_sync(&txn->pg);
         PGresult *result = pg_take(&txn->pg);
-        for (int i = 0; i < pq.PQntuples(result); i++)
-            set_row(set, pg_value_bytes(result, i, 0))->known = LOCKED;
-        pq.PQclear(result);
+        for (int i = 0; i < txn->pg.pq.PQntuples(result); i++)
+            set_row(set, pg_value_bytes(&txn->pg, result, i, 0))->known = LOCKED;
+        txn->pg.pq.PQclear(result);
         take_state(txn);
         (void)pg_end(&txn->pg);
     }
@@ -663,9 +663,9 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
     skip(txn);
     PGresult *result = pg_take(pg);
     if (result != NULL)
-        is_void = pg_value_bool(result, 0, 0);
+        is_void = pg_value_bool(&txn->pg, result, 0, 0);
     bool known = result != NULL;
-    pq.PQclear(result);
+    txn->pg.pq.PQclear(result);
     bool good = pg_end(pg) && known && !pg->warned;
     if (!good && pg->conn != NULL)
         pg_drop(pg);
@@ -710,14 +710,14 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
     PGresult *result = pg_take(pg);
     if (result != NULL) {
         *identity = (struct identity){
-            .other = pg_value_bool(result, 0, 0) || pg_value_bool(result, 0, 1),
-            .timeline = pg_value_int64(result, 0, 2),
-            .replicated = pg_value_bool(result, 0, 3),
-            .fresh = pg_value_bool(result, 0, 4),
+            .other = pg_value_bool(&txn->pg, result, 0, 0) || pg_value_bool(&txn->pg, result, 0, 1),
+            .timeline = pg_value_int64(&txn->pg, result, 0, 2),
+            .replicated = pg_value_bool(&txn->pg, result, 0, 3),
+            .fresh = pg_value_bool(&txn->pg, result, 0, 4),
         };
-        atomic_store(&txn->shared->unsafe, pg_value_bool(result, 0, 5));
+        atomic_store(&txn->shared->unsafe, pg_value_bool(&txn->pg, result, 0, 5));
     }
-    pq.PQclear(result);
+    txn->pg.pq.PQclear(result);
     return pg_end(pg) && is_newest(txn, identity->timeline);
 }
 

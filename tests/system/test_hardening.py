@@ -65,7 +65,7 @@ def shown(daemon, rig):
     for name in ("cmdline", "comm", "status"):
         with open(f"/proc/{daemon.pid}/{name}", "rb") as file:
             yield name, file.read().decode()
-    wait_until(lambda: "login_failed" in (rig.folder / "audit.log").read_text(), "it is there")
+    wait_until(lambda: '"user":"ann"' in (rig.folder / "audit.log").read_text(), "it is there")
     yield "the audit", (rig.folder / "audit.log").read_text()
     yield "the log", daemon.stderr()
 
