@@ -11,15 +11,17 @@ that it could have used.
 import itertools
 import os
 import re
+import shutil
 import signal
+import tempfile
 
 import pytest
 
-from harness import postgres
 from harness.deployment import Deployment
 from harness.library import Library
 from harness.limits import BUILD, patience, sanitized
 from harness.maintenance import Maintenance
+from harness.postgres import Bouncer, Postgres
 from harness.rig import Rig
 from harness.shop import Shop
 from harness.tool import Tool
@@ -46,13 +48,16 @@ def pytest_sessionstart(session):
 def pytest_configure(config):
     """The suite `postgresql` has one server for all its workers."""
     if os.environ.get("STOCKADE_STORE_KIND") == "postgresql" and not hasattr(config, "workerinput"):
-        config.postgres = postgres.Cluster()
-        os.environ["STOCKADE_TEST_POSTGRESQL"] = str(config.postgres.folder)
+        folder = tempfile.mkdtemp(prefix="stockade-suite-")
+        config.rig = Rig(folder)
+        config.rig.ends.append(lambda: shutil.rmtree(folder))
+        os.environ["STOCKADE_TEST_POSTGRESQL"] = Postgres(
+            config.rig, max_connections=300).socket_uri("{}")
 
 
 def pytest_unconfigure(config):
-    if hasattr(config, "postgres"):
-        config.postgres.close()
+    if hasattr(config, "rig"):
+        config.rig.close()
 
 
 def pytest_collection_modifyitems(items):
@@ -184,6 +189,28 @@ def redis(rig):
 def relay(rig, redis):
     """In front of that Redis."""
     return rig.relay(redis.address)
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory):
+    """Shared: a test that ends or stops it, or changes its settings, starts one of its own."""
+    rig = Rig(tmp_path_factory.mktemp("postgres"))
+    yield Postgres(rig)
+    rig.close()
+
+
+@pytest.fixture
+def database(rig, postgres):
+    """A fresh one in that server; it goes when the test's daemons have ended."""
+    database = postgres.database()
+    rig.ends.append(database.drop)
+    return database
+
+
+@pytest.fixture
+def bouncer(rig, postgres):
+    """pgbouncer in transaction mode before that server."""
+    return Bouncer(rig, postgres)
 
 
 @pytest.fixture

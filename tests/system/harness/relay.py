@@ -3,7 +3,9 @@
 
 Two threads per connection, one per direction: 'up' runs from the client to the server, 'down'
 back. A held direction is read and kept (the sender believes it was sent); a stalled one is not
-read. cut() resets every connection; while refusing, new ones are reset at once.
+read. cut() resets every connection; while refusing, new ones are reset at once. One that has
+vanished does not even listen, as where a server has ended. (To libpq the two are not the same: only
+where nobody listens it tries the next host.)
 """
 
 import contextlib
@@ -28,7 +30,8 @@ class Gate:
 
 
 class Relay:
-    def __init__(self, target):
+    def __init__(self, target, port=0):
+        """One that is to vanish needs a port that nobody else is given meanwhile."""
         self.target = target
         self.gates = {"up": Gate(), "down": Gate()}
         self.refusing = False
@@ -36,9 +39,9 @@ class Relay:
         self.sockets = set()
         self.threads = []
         self.lock = threading.Lock()
-        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener = socket.create_server(("127.0.0.1", port))
         self.address = self.listener.getsockname()
-        self._start(self._accept)
+        self._start(self._accept, self.listener)
 
     @property
     def uri(self):
@@ -55,10 +58,10 @@ class Relay:
         self.threads.append(thread)
         thread.start()
 
-    def _accept(self):
+    def _accept(self, listener):
         while not self.ended:
             try:
-                client, _ = self.listener.accept()
+                client, _ = listener.accept()
             except OSError:
                 return
             try:
@@ -71,6 +74,10 @@ class Relay:
                 continue
             with self.lock:
                 self.sockets |= {client, server}
+            if self.refusing:  # since a moment ago; cut() may have come before
+                _reset(client)
+                _reset(server)
+                continue
             self._start(self._pump, client, server, self.gates["up"])
             self._start(self._pump, server, client, self.gates["down"])
 
@@ -119,6 +126,25 @@ class Relay:
     def accept(self):
         self.refusing = False
 
+    def vanish(self):
+        """Nobody listens here any more; connections that are there stay."""
+        self.refuse()
+        self._close_listener()
+
+    def appear(self):
+        """At the same port."""
+        self.accept()
+        if self.listener is None:
+            self.listener = socket.create_server(self.address)
+            self._start(self._accept, self.listener)
+
+    def _close_listener(self):
+        listener, self.listener = self.listener, None
+        if listener is not None:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+
     def cut(self):
         with self.lock:
             gone, self.sockets = self.sockets, set()
@@ -137,9 +163,7 @@ class Relay:
 
     def close(self):
         self.ended = True
-        with contextlib.suppress(OSError):
-            self.listener.shutdown(socket.SHUT_RDWR)
-        self.listener.close()
+        self._close_listener()
         self.cut()
         for gate in self.gates.values():
             with gate.changed:

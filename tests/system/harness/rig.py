@@ -9,20 +9,17 @@ A process that the test ended by force is not expected to exit with 0; every oth
 """
 
 import contextlib
-import fcntl
-import functools
 import itertools
 import os
 import pathlib
-import random
 import re
 import signal
-import socket
 import urllib.error
 import urllib.request
 
 from harness import postgres
 from harness.limits import BUILD, Late, patience, wait_until
+from harness.ports import free_port
 from harness.process import Process
 from harness.relay import Relay
 from harness.resp import Client, ReplyError
@@ -140,38 +137,13 @@ class RedisServer(Process):
             return False
 
 
-# Below the ports that the system picks by itself, for clients among others.
-PORTS = range(12000, 32000)
-ports_had = set()
-
-
-@functools.lru_cache(maxsize=None)
-def port_locks():
-    return open(BUILD / "flags", "r+b")
-
-
-def free_port():
-    """A port on which nothing listens, and that no other test is given while this process lives:
-    a server that finds another in its place ends, and the other would answer for it."""
-    for port in random.sample(PORTS, 1000):
-        if port in ports_had:
-            continue
-        try:
-            fcntl.lockf(port_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
-            ports_had.add(port)
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return port
-    raise AssertionError("no port is free")
-
-
 class Rig:
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
         self.number = itertools.count()
         self.processes = []
         self.relays = []
+        self.ends = []  # what is called when all of them have ended
         self.faults = Faults(self.folder / "faults")
 
     def stderr_path(self, name):
@@ -236,8 +208,8 @@ class Rig:
         self.processes.append(server)
         return server
 
-    def relay(self, target):
-        relay = Relay(target)
+    def relay(self, target, port=0):
+        relay = Relay(target, port)
         self.relays.append(relay)
         return relay
 
@@ -257,6 +229,11 @@ class Rig:
                 failures.append(failure)
         for relay in self.relays:
             relay.close()
+        for end in reversed(self.ends):
+            try:
+                end()
+            except Exception as failure:  # pylint: disable=broad-except
+                failures.append(failure)
         if failures:
             raise min(failures, key=lambda failure: isinstance(failure, Late))
 
