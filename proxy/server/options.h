@@ -33,8 +33,8 @@
       SIGHUP_TOO, "whether clients have to show a certificate that --tls-ca has signed")           \
     X(TLS_USER, "tls-user", OPTION_CHOICE, "no|cn|uri", "no", 0, 0, NULL, SIGHUP_TOO,              \
       "whether a client's certificate names its user: by its common name, or its URI")             \
-    X(STORE, "store", OPTION_TEXT, "URI", "sqlite:./stockade.db", 0, 0, store_uri_is_valid, START, \
-      "what holds the data and the fences: sqlite:PATH or postgresql://...")                       \
+    X(STORE, "store", OPTION_TEXT, "sqlite:PATH|postgresql://...", "sqlite:./stockade.db", 0, 0,   \
+      store_uri_is_valid, START, "what holds the data and the fences")                             \
     X(LEASE, "lease", OPTION_TEXT, "URI", "local:", 0, 0, valid_lease, START,                      \
       "who grants leases: local:, redis://host:port, redis+unix:PATH, redlock://host,host,host,\n" \
       "        redis+sentinel://host,.../name, redis+cluster://host,..., zookeeper://host,...;\n"  \

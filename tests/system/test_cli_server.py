@@ -73,8 +73,8 @@ def test_a_store_without_a_daemon(tool, key):
     assert tool.output("lock", key, "-u", uri, "--", "sh", "-c", script) == "3\n"
     assert tool.output("lease", key, "-u", uri).startswith("free, newest token 3")
     assert tool.output("leases", "-u", uri) == ""
-    held = tool.start("-u", uri, "lock", key, "--", "sh", "-c", "echo on; exec sleep 20",
-                      cwd=tool.folder)
+    held = tool.start("-u", uri, "lock", key, "--ttl", "3s", "--", "sh", "-c",
+                      "echo on; exec sleep 20", cwd=tool.folder)  # it asks once a second
     assert held.stdout.readline() == "on\n"
     assert "held" in tool.output("lease", key, "-u", f"{uri}?lease=local:")
     assert "token 4" in tool.output("revoke", key, "-u", uri)

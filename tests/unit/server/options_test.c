@@ -191,7 +191,7 @@ TEST(mistakes_in_the_file_are_named_by_line)
     expect_wrong((struct given){.file = "admin = off\nmax-waiters = many\nnosuch = 1\n"},
                  "options.conf:2: max-waiters \"many\": expected a number from 1 to 10000000");
     expect_wrong((struct given){.file = "store =\n"},
-                 "options.conf:1: store \"\": expected sqlite:PATH or postgresql://...");
+                 "options.conf:1: store \"\": expected sqlite:PATH|postgresql://...");
 }
 
 TEST(mistakes_say_where_they_stand_and_what_is_right)
@@ -202,7 +202,7 @@ TEST(mistakes_say_where_they_stand_and_what_is_right)
         {"--nosuch=1", "\"--nosuch\": no such option; stockaded --help lists them"},
         {"stray", "\"stray\": no such option; stockaded --help lists them"},
         {"--", "\"--\": no such option; stockaded --help lists them"},
-        {"--store", "--store: expected URI behind it"},
+        {"--store", "--store: expected sqlite:PATH|postgresql://... behind it"},
         {"--store=mysql:x", "--store \"mysql:x\": expected sqlite:PATH or postgresql://..."},
         {"--listen=7379",
          "--listen \"7379\": expected HOST:PORT, [IPV6]:PORT, tls:HOST:PORT or unix:PATH"},
