@@ -117,7 +117,7 @@ static bool run(struct pg_writer *writer, struct batch *batch)
     for (int rounds = 0; good && start < batch->count; rounds++) {
         if (!pg_load(txn) || txn->renamed)
             return false;
-        txn->direct = rounds == ROUNDS_MAX;
+        txn->direct = rounds >= ROUNDS_MAX;
         start = run_from(txn, batch, start, &good);
     }
     return good && !txn->renamed;
