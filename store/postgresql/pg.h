@@ -22,8 +22,7 @@
 #include "store/store.h"
 
 #define PG_PARAMS_MAX 24
-/* What an array may have, so that its message stays below PostgreSQL's limit of 1 GiB. */
-#define PG_TIMEOUT_MS 5000
+#define PG_TIMEOUT_MS 5000 /* of a trip: nobody waits longer for a server that is silent */
 
 struct pg {
     /* Set once. */
@@ -83,7 +82,7 @@ void pg_param_array(struct pg_params *params, struct pg_array *array);
 
 /* Queues a statement of the trip. `params` may be NULL. */
 void pg_send(struct pg *pg, size_t statement, const struct pg_params *params);
-/* The same for a text that was not prepared; results come as text where `text` says so. */
+/* The same for a text without parameters that was not prepared. */
 void pg_send_text(struct pg *pg, const char *text);
 /* Ends the trip's statements: from now on their results come. */
 void pg_sync(struct pg *pg);

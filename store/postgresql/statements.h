@@ -24,8 +24,8 @@
     X(FLOOR_ALONE, "SELECT pg_advisory_xact_lock(" PG_FLOOR_LOCK ")")                              \
     /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
      * first. */                                                                                   \
-    X(STATE, "SELECT floor, " PG_NOW ", timeline IS DISTINCT FROM stockade.timeline(),"            \
-             " replicated, stockade.is_replicated() FROM stockade.meta")                           \
+    X(STATE, "SELECT floor, " PG_NOW ", timeline IS DISTINCT FROM stockade.timeline()"             \
+             " OR replicated <> stockade.is_replicated() FROM stockade.meta")                      \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
                 " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \

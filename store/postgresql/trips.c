@@ -143,7 +143,6 @@ static void take_state(struct pg_txn *txn)
     if (result != NULL && txn->pg.pq.PQntuples(result) == 1) {
         txn->floor = pg_value_int64(&txn->pg, result, 0, 0);
         txn->now_ms = pg_value_int64(&txn->pg, result, 0, 1);
-        txn->replicated = pg_value_bool(&txn->pg, result, 0, 4);
         txn->renamed = pg_value_bool(&txn->pg, result, 0, 2);
     }
     txn->pg.pq.PQclear(result);

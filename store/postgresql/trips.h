@@ -57,8 +57,7 @@ struct pg_txn {
 
     /* The transaction under way. */
     bool begun;
-    bool replicated; /* commits go to a synchronous standby */
-    bool renamed;    /* the store is not the one that it was: pg_renew_identity */
+    bool renamed; /* the store, or its replication, is not what it was: pg_renew_identity */
     int64_t floor, now_ms;
     int64_t mark;             /* its number; 0: it has changed nothing */
     bool wrote;               /* something went past the set */

@@ -247,6 +247,21 @@ def test_a_promoted_standby_has_all_and_no_token_comes_twice(rig, group):
                "the daemon has seen the old primary", 20)
 
 
+def test_leases_end_where_replication_was_asynchronous_at_last(rig, group):
+    """It was synchronous when the daemon connected."""
+    daemon = rig.daemon(store=group.door().uri(group.database(), connect_timeout=2))
+    client = daemon.client()
+    token = client.token("stock", 60000)
+    group.primary.set(synchronous_standby_names="")
+    client.fenced(token, "SET", "stock", "1")
+    group.await_replayed()
+    group.primary.kill()
+    group.promote(lossy=True).set(synchronous_standby_names="")
+    wait_until(lambda: client.ask("GET", "stock") == b"1", "the daemon has found the new primary",
+               20)
+    client.refused("STALE", "FENCED", token, "SET", "stock", "2")
+
+
 def test_all_who_write_at_once_through_two_daemons_sell_what_there_is(rig, uri):
     daemons = [rig.daemon(store=uri), rig.daemon(store=uri)]
     stock = 200
