@@ -88,7 +88,7 @@ def test_history_tells_how_each_lease_ended(daemon, key, proto):
     times = [at for entry in reversed(told) for at in (entry["granted_ms"], entry["ended_ms"])]
     assert times.pop() is None and times == sorted(times)
     assert begun_ms - 1 <= times[0] and times[-1] <= now_ms() + 1
-    # Its time is counted where it is kept, from some moment of the grant on; and there are two clocks.
+    # Its time counts where it is kept, from some moment of the grant on; and there are two clocks.
     assert 0 < told[1]["ended_ms"] - told[1]["granted_ms"] <= 102 + took_ms
     assert maps(reader, "HISTORY", key, "COUNT", 1) == told[:1]
 
