@@ -218,8 +218,8 @@ enum work_result apart_work(void *context, struct list *batch, size_t count, boo
         run(apart, op);
         is_back(apart, op);
     }
-    struct store_stats *stats = finished_add(apart->finished, batch);
-    stats->writes += count;
+    (void)count; /* the writer has counted them */
+    (void)finished_add(apart->finished, batch);
     finished_close(apart->finished, false);
     return WORK_DONE;
 }

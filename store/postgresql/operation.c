@@ -17,7 +17,7 @@ static bool have(struct pg_txn *txn, enum known *known)
         return false;
     if (*known == KNOWN)
         return true;
-    set_want(&txn->set, known);
+    set_want(known);
     if (!txn->direct) {
         (void)pg_stop(txn, PG_MISSING);
         return false;
@@ -452,14 +452,6 @@ static enum stk_error mark_undo(struct store_txn *base)
     return STK_OK;
 }
 
-static void present(struct store_txn *base, const struct claim *claims, size_t count)
-{
-    struct pg_txn *txn = pg_txn_of(base);
-
-    txn->claims = claims;
-    txn->claims_count = count;
-}
-
 static const struct store_txn_impl operation_impl = {
     .now_ms = now_ms,
     .mark = mark,
@@ -491,7 +483,6 @@ static const struct store_txn_impl operation_impl = {
     .resources_due = pg_resources_due,
     .flush = pg_flush,
     .audit_head = pg_audit_head,
-    .present = present,
 };
 
 void pg_operations_init(struct pg_txn *txn)
@@ -509,6 +500,4 @@ void pg_operation_run(struct pg_txn *txn, struct store_op *op, size_t number)
     if (txn->marked && txn->stop == PG_ON)
         (void)mark_keep(&txn->base);
     txn->marked = false;
-    txn->claims = NULL;
-    txn->claims_count = 0;
 }

@@ -67,7 +67,7 @@ void pg_param_int64(struct pg_params *params, int64_t value);
 void pg_param_bytes(struct pg_params *params, struct bytes value);
 
 /* An array of a parameter, as it is put together. */
-enum pg_type { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20, PG_TEXT = 25 };
+enum pg_type { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20 };
 struct pg_array {
     struct buf buf;
     uint32_t count;

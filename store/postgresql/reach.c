@@ -90,9 +90,16 @@ bool reach_ready(struct reach *reach)
     return false;
 }
 
+void reach_note(struct reach *reach)
+{
+    text_print(reach->why, sizeof reach->why, "%s",
+               reach->txn.renamed ? "the server's timeline or its replication has changed"
+                                  : reach->txn.pg.why);
+}
+
 void reach_failed(struct reach *reach)
 {
-    text_print(reach->why, sizeof reach->why, "%s", reach->txn.pg.why);
+    reach_note(reach);
     if (!reach->reported)
         log_error(reach->log, "store %s: %s", reach->txn.pg.name, reach->why);
     reach->reported = true;

@@ -26,6 +26,8 @@ void reach_free(struct reach *reach);
 /* Is there a connection, or can one be made now? It has the schema, the statements, and knows that
  * the store is the one that it was. False: reach->why. */
 bool reach_ready(struct reach *reach);
+/* An attempt has failed, and there may be another: remembers why. */
+void reach_note(struct reach *reach);
 /* The server or the connection has failed: remembers and logs why, once for an outage. */
 void reach_failed(struct reach *reach);
 /* Something has succeeded. */

@@ -11,7 +11,7 @@ enum { TRIES = 3 };
 static void want(struct set *set, struct bytes name)
 {
     if (name.len > 0 && name.len <= RESOURCE_NAME_MAX)
-        set_want(set, &set_row(set, name)->known);
+        set_want(&set_row(set, name)->known);
 }
 
 /* Runs those that have no answer yet: moves them to `done`, unless something is missing. */

@@ -76,7 +76,7 @@ void set_clear(struct set *set)
     table_drain(&set->items, drained);
     list_init(&set->rows);
     list_init(&set->parts);
-    set->journal_count = set->retired_count = set->wanted = 0;
+    set->journal_count = set->retired_count = 0;
     /* One block stays for the next transaction. */
     while (block != NULL && block->next != NULL) {
         struct set_block *next = block->next;
@@ -167,8 +167,8 @@ void set_identify(struct set *set, struct row *row, int64_t id)
     row->new_id = id;
 }
 
-struct part *set_find_part(const struct set *set, const struct row *row, enum part_kind kind,
-                           struct bytes key)
+static struct part *find_part(const struct set *set, const struct row *row, enum part_kind kind,
+                              struct bytes key)
 {
     char text[KEY_ROOM];
     struct item *item = find(set, make_key(text, (char)kind, row->new_id, key));
@@ -178,7 +178,7 @@ struct part *set_find_part(const struct set *set, const struct row *row, enum pa
 struct part *set_part(struct set *set, struct row *row, enum part_kind kind, struct bytes key)
 {
     char text[KEY_ROOM];
-    struct part *part = set_find_part(set, row, kind, key);
+    struct part *part = find_part(set, row, kind, key);
 
     if (part != NULL)
         return part;
@@ -191,12 +191,10 @@ struct part *set_part(struct set *set, struct row *row, enum part_kind kind, str
     return part;
 }
 
-void set_want(struct set *set, enum known *known)
+void set_want(enum known *known)
 {
-    if (*known != UNKNOWN)
-        return;
-    *known = WANTED;
-    set->wanted++;
+    if (*known == UNKNOWN)
+        *known = WANTED;
 }
 
 /* Changing, and undoing. */
@@ -282,5 +280,5 @@ void set_forget(struct set *set)
         part->known = UNKNOWN;
         part->now = (struct part_content){.exists = false};
     }
-    set->journal_count = set->retired_count = set->wanted = 0;
+    set->journal_count = set->retired_count = 0;
 }

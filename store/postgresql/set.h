@@ -95,7 +95,6 @@ struct set {
     size_t journal_count, journal_room;
     struct retired *retired;
     size_t retired_count, retired_room;
-    size_t wanted; /* things to be loaded */
 };
 
 void set_init(struct set *set);
@@ -111,11 +110,8 @@ struct row *set_row_by_id(const struct set *set, int64_t id);
 void set_identify(struct set *set, struct row *row, int64_t id);
 /* Return a field or a receipt, added where it is not there yet. */
 struct part *set_part(struct set *set, struct row *row, enum part_kind kind, struct bytes key);
-/* Return it, or NULL. */
-struct part *set_find_part(const struct set *set, const struct row *row, enum part_kind kind,
-                           struct bytes key);
 /* Something is to be loaded. */
-void set_want(struct set *set, enum known *known);
+void set_want(enum known *known);
 
 /* Return a copy of the set's own. */
 struct bytes set_copy(struct set *set, struct bytes bytes);

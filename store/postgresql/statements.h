@@ -29,8 +29,8 @@
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
                 " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \
-                " current_setting('fsync') = 'off'"                                                \
-                " FROM stockade.meta FOR UPDATE")                                                  \
+                " current_setting('fsync') = 'off',"                                               \
+                " replicated <> stockade.is_replicated() FROM stockade.meta")                      \
     X(IDENTITY_PUT, "UPDATE stockade.meta SET floor = least(9007199254740991, floor + $1),"        \
                     " session = session + CASE WHEN $1 > 0 THEN 1048576 ELSE 0 END,"               \
                     " identity = stockade.identity(), timeline = stockade.timeline(),"             \

@@ -255,7 +255,6 @@ static void settle(struct pg_txn *txn)
         if (part->known == WANTED)
             part->known = KNOWN;
     }
-    set->wanted = 0;
 }
 
 static bool load(struct pg_txn *txn, bool ends)
@@ -694,31 +693,33 @@ static bool is_newest(struct pg_txn *txn, int64_t timeline)
 /* Who the server is, beside what the store remembers. */
 struct identity {
     bool other, replicated, fresh;
+    bool stale; /* what is remembered of its replication */
     int64_t timeline;
 };
 
-static bool read_identity(struct pg_txn *txn, struct identity *identity)
+/* Looks without a lock, or `alone` with the floor, in a transaction that is left open. */
+static bool read_identity(struct pg_txn *txn, bool alone, struct identity *identity)
 {
     struct pg *pg = &txn->pg;
 
-    /* The order of locks is the floor's, then meta's. */
-    pg_send(pg, PG_BEGIN, NULL);
-    pg_send(pg, PG_FLOOR_ALONE, NULL);
+    if (alone)
+        send_begin(txn, PG_FLOOR_ALONE);
     pg_send(pg, PG_IDENTITY, NULL);
     pg_sync(pg);
-    skip(txn);
-    skip(txn);
+    if (alone)
+        take_begin(txn);
     PGresult *result = pg_take(pg);
     if (result != NULL) {
         *identity = (struct identity){
-            .other = pg_value_bool(&txn->pg, result, 0, 0) || pg_value_bool(&txn->pg, result, 0, 1),
-            .timeline = pg_value_int64(&txn->pg, result, 0, 2),
-            .replicated = pg_value_bool(&txn->pg, result, 0, 3),
-            .fresh = pg_value_bool(&txn->pg, result, 0, 4),
+            .other = pg_value_bool(pg, result, 0, 0) || pg_value_bool(pg, result, 0, 1),
+            .timeline = pg_value_int64(pg, result, 0, 2),
+            .replicated = pg_value_bool(pg, result, 0, 3),
+            .fresh = pg_value_bool(pg, result, 0, 4),
+            .stale = pg_value_bool(pg, result, 0, 6),
         };
-        atomic_store(&txn->shared->unsafe, pg_value_bool(&txn->pg, result, 0, 5));
+        atomic_store(&txn->shared->unsafe, pg_value_bool(pg, result, 0, 5));
     }
-    txn->pg.pq.PQclear(result);
+    pg->pq.PQclear(result);
     return pg_end(pg) && is_newest(txn, identity->timeline);
 }
 
@@ -728,7 +729,12 @@ bool pg_renew_identity(struct pg_txn *txn)
     struct pg_params leap = {.count = 0};
     struct identity identity = {0};
 
-    if (!read_identity(txn, &identity))
+    if (!read_identity(txn, false, &identity))
+        return false;
+    if (!identity.other && !identity.stale)
+        return true;
+    txn->kind = PG_ALONE;
+    if (!read_identity(txn, true, &identity))
         return false;
     bool other = identity.other, leaps = other && !identity.fresh;
     pg_param_int64(&leap, leaps ? TOKEN_LEAP_MAX : 0);

@@ -11,7 +11,6 @@
 
 #include "store/postgresql/pg.h"
 #include "store/postgresql/set.h"
-#include "store/sql.h"
 #include "store/txn.h"
 
 enum pg_kind {
@@ -71,8 +70,6 @@ struct pg_txn {
     size_t number; /* of the operation, from 1, in its batch */
     bool marked;
     struct set_mark set_mark;
-    const struct claim *claims;
-    size_t claims_count;
 };
 
 static inline struct pg_txn *pg_txn_of(struct store_txn *txn)

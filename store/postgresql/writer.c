@@ -112,7 +112,7 @@ static bool run(struct pg_writer *writer, struct batch *batch)
     for (size_t i = 0; i < batch->count; i++) {
         struct bytes about = batch->entries[i].op->about;
         if (about.len > 0 && about.len <= RESOURCE_NAME_MAX)
-            set_want(&txn->set, &set_row(&txn->set, about)->known);
+            set_want(&set_row(&txn->set, about)->known);
     }
     for (int rounds = 0; good && start < batch->count; rounds++) {
         if (!pg_load(txn) || txn->renamed)
@@ -153,7 +153,7 @@ static enum pg_ended attempt(struct pg_writer *writer, struct batch *batch)
         return ended;
     }
     pg_roll_back(txn);
-    reach_failed(reach);
+    reach_note(reach);
     return ended;
 }
 
@@ -183,6 +183,7 @@ static void work_off(struct pg_writer *writer, struct batch *batch)
     for (int tries = 0; ended == PG_AGAIN && tries < TRIES; tries++)
         ended = attempt(writer, batch);
     if (ended != PG_COMMITTED) {
+        reach_failed(&writer->reach);
         writer->failed_commits++;
         fail_all(writer, batch);
     }
@@ -199,13 +200,19 @@ static bool has_waited_long(struct store_op *op, int64_t now_ms)
 
 static void keep(struct pg_writer *writer, struct store_op *op, struct list *done)
 {
-    if (!has_waited_long(op, clock_now_ms(&clock_monotonic)) && !worker_stopping(writer->worker)) {
+    bool full = writer->waiting_count >= writer->worker->queue_max;
+
+    if (!full && !has_waited_long(op, clock_now_ms(&clock_monotonic)) &&
+        !worker_stopping(writer->worker)) {
         list_append(&writer->waiting, &op->link);
         writer->waiting_count++;
         return;
     }
-    reasons_fail(writer->reach.reasons, op,
-                 "another transaction has had the resource's row locked for 10 s");
+    if (full)
+        op->error = STK_BUSY;
+    else
+        reasons_fail(writer->reach.reasons, op,
+                     "another transaction has had the resource's row locked for 10 s");
     list_append(done, &op->link);
 }
 
