@@ -18,7 +18,7 @@
     X(PQconsumeInput)                                                                              \
     X(PQenterPipelineMode)                                                                         \
     X(PQerrorMessage)                                                                              \
-    X(PQexec)                                                                                      \
+    X(PQsendQuery)                                                                                 \
     X(PQexitPipelineMode)                                                                          \
     X(PQfinish)                                                                                    \
     X(PQflush)                                                                                     \

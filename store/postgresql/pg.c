@@ -50,140 +50,6 @@ static void on_notice(void *context, const PGresult *notice)
     }
 }
 
-/* Connecting. */
-
-/* What every session is set to, whatever the server's defaults are. */
-static const char session_setup[] =
-    "SET client_min_messages = warning;"
-    "SET search_path = pg_catalog;"
-    "SET jit = off;"
-    "SET default_transaction_isolation = 'read committed';"
-    "SET default_transaction_read_only = off;"
-    "SET default_transaction_deferrable = off;"
-    "SET statement_timeout = 0;"
-    "SET lock_timeout = '3s';"
-    "SET idle_in_transaction_session_timeout = '3s';"
-    "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')"
-    " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
-
-/* A pool in between may give another backend to each transaction. */
-static bool is_direct(struct pg *pg)
-{
-    PGresult *result = pg->pq.PQexec(pg->conn, "SELECT pg_backend_pid(), pg_is_in_recovery()");
-    bool good = false;
-
-    if (pg->pq.PQresultStatus(result) != PGRES_TUPLES_OK)
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
-    else if (atoi(pg->pq.PQgetvalue(result, 0, 0)) != pg->pq.PQbackendPID(pg->conn))
-        fail(pg, "a connection pool stands between this daemon and PostgreSQL: name the server "
-                 "itself");
-    else if (pg->pq.PQgetvalue(result, 0, 1)[0] == 't')
-        fail(pg, "this server is a standby, which is read-only: name the primary, or all hosts");
-    else
-        good = true;
-    pg->pq.PQclear(result);
-    return good;
-}
-
-/* A backend that waits for a standby does not see that its client has gone: it would stay, and so
- * would the next one. What it has done so far is committed, as it is when the server stops. */
-static bool end_silent(struct pg *pg)
-{
-    char text[256];
-
-    if (pg->silent_pid == 0)
-        return true;
-    text_print(text, sizeof text,
-               "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %d"
-               " AND usename = current_user AND application_name = '%s'",
-               pg->silent_pid, pg->name);
-    pg->silent_pid = 0;
-    return pg_run(pg, text);
-}
-
-bool pg_connect(struct pg *pg)
-{
-    /* What the URI says comes last, and so has the word, but for the first ones' encoding. */
-    const char *const keys[] = {"fallback_application_name", "connect_timeout",
-                                "keepalives_idle",           "keepalives_interval",
-                                "keepalives_count",          "tcp_user_timeout",
-                                "target_session_attrs",      "dbname",
-                                "client_encoding",           NULL};
-    const char *const values[] = {pg->name,
-                                  CONNECT_SECONDS,
-                                  "5",
-                                  "2",
-                                  "3",
-                                  "3000",
-                                  strchr(pg->uri, ',') != NULL ? "read-write" : "any",
-                                  pg->uri,
-                                  "UTF8",
-                                  NULL};
-
-    pg_drop(pg);
-    pg->failed = pg->warned = pg->timed_out = false;
-    pg->why[0] = pg->sqlstate[0] = '\0';
-    if (pg->pq.PQclear == NULL && !libpq_load(&pg->pq, pg->why, sizeof pg->why)) {
-        pg->pq.PQclear = NULL;
-        return false;
-    }
-    pg->conn = pg->pq.PQconnectdbParams(keys, values, 1);
-    check(pg->conn != NULL);
-    pg->pq.PQsetNoticeReceiver(pg->conn, on_notice, pg);
-    if (pg->pq.PQstatus(pg->conn) != CONNECTION_OK) {
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
-        return false;
-    }
-    if (!pg_run(pg, session_setup) || !is_direct(pg) || !end_silent(pg))
-        return false;
-    check(pg->pq.PQenterPipelineMode(pg->conn) == 1 && pg->pq.PQsetnonblocking(pg->conn, 1) == 0);
-    return true;
-}
-
-void pg_drop(struct pg *pg)
-{
-    if (pg->conn != NULL)
-        pg->pq.PQfinish(pg->conn);
-    pg->conn = NULL;
-    pg->expected = 0;
-}
-
-bool pg_run(struct pg *pg, const char *commands)
-{
-    bool piped = pg->pq.PQpipelineStatus(pg->conn) != PQ_PIPELINE_OFF;
-
-    if (piped)
-        check(pg->pq.PQsetnonblocking(pg->conn, 0) == 0 &&
-              pg->pq.PQexitPipelineMode(pg->conn) == 1);
-    PGresult *result = pg->pq.PQexec(pg->conn, commands);
-    ExecStatusType status = pg->pq.PQresultStatus(result);
-    bool good = status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK;
-    if (!good) {
-        const char *state = pg->pq.PQresultErrorField(result, PG_DIAG_SQLSTATE);
-        say(pg, pg->pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY) != NULL
-                    ? pg->pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY)
-                    : pg->pq.PQerrorMessage(pg->conn));
-        text_print(pg->sqlstate, sizeof pg->sqlstate, "%s", state != NULL ? state : "");
-        pg->failed = true;
-    }
-    pg->pq.PQclear(result);
-    if (pg->pq.PQstatus(pg->conn) != CONNECTION_OK)
-        pg_drop(pg);
-    else if (piped)
-        check(pg->pq.PQenterPipelineMode(pg->conn) == 1 &&
-              pg->pq.PQsetnonblocking(pg->conn, 1) == 0);
-    return good;
-}
-
-bool pg_prepare(struct pg *pg)
-{
-    for (size_t i = 0; i < pg->statements && pg->conn != NULL; i++)
-        if (pg->pq.PQsendPrepare(pg->conn, pg->names[i], pg->texts[i], 0, NULL) == 1)
-            pg->expected++;
-    pg_sync(pg);
-    return pg_end(pg);
-}
-
 /* Parameters. */
 
 static void add(struct pg_params *params, const void *value, size_t len)
@@ -348,10 +214,27 @@ static PGresult *next_result(struct pg *pg)
     return NULL;
 }
 
+static bool is_good(const struct pg *pg, const PGresult *result)
+{
+    ExecStatusType status = pg->pq.PQresultStatus(result);
+    return status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
+}
+
+/* The first error of a trip is the one to tell: those behind it were only skipped. */
+static void note_error(struct pg *pg, const PGresult *result)
+{
+    if (pg->pq.PQresultStatus(result) == PGRES_FATAL_ERROR && !pg->failed) {
+        const char *state = pg->pq.PQresultErrorField(result, PG_DIAG_SQLSTATE),
+                   *text = pg->pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
+        text_print(pg->sqlstate, sizeof pg->sqlstate, "%s", state != NULL ? state : "");
+        say(pg, text != NULL ? text : pg->pq.PQresultErrorMessage(result));
+    }
+    pg->failed = true;
+}
+
 PGresult *pg_take(struct pg *pg)
 {
     PGresult *result = next_result(pg), *end;
-    ExecStatusType status = pg->pq.PQresultStatus(result);
 
     if (pg->conn == NULL) {
         pg->pq.PQclear(result);
@@ -361,17 +244,11 @@ PGresult *pg_take(struct pg *pg)
     pg->expected--;
     end = next_result(pg);
     check(end == NULL);
-    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK)
+    if (is_good(pg, result))
         return result;
-    if (status == PGRES_FATAL_ERROR && !pg->failed) {
-        const char *state = pg->pq.PQresultErrorField(result, PG_DIAG_SQLSTATE),
-                   *text = pg->pq.PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-        text_print(pg->sqlstate, sizeof pg->sqlstate, "%s", state != NULL ? state : "");
-        say(pg, text != NULL ? text : pg->pq.PQresultErrorMessage(result));
-    }
-    pg->failed = true;
+    note_error(pg, result);
     pg->pq.PQclear(result);
-    if (pg->pq.PQstatus(pg->conn) != CONNECTION_OK)
+    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) != CONNECTION_OK)
         pg_drop(pg);
     return NULL;
 }
@@ -384,6 +261,152 @@ bool pg_end(struct pg *pg)
     check(pg->conn == NULL || pg->pq.PQresultStatus(result) == PGRES_PIPELINE_SYNC);
     pg->pq.PQclear(result);
     return pg->conn != NULL && !pg->failed;
+}
+
+/* Connecting. */
+
+/* What every session is set to, whatever the server's defaults are. */
+static const char session_setup[] =
+    "SET client_min_messages = warning;"
+    "SET search_path = pg_catalog;"
+    "SET jit = off;"
+    "SET default_transaction_isolation = 'read committed';"
+    "SET default_transaction_read_only = off;"
+    "SET default_transaction_deferrable = off;"
+    "SET statement_timeout = 0;"
+    "SET lock_timeout = '3s';"
+    "SET idle_in_transaction_session_timeout = '3s';"
+    "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')"
+    " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
+
+/* Runs commands outside a pipeline, within the limit, and returns the result of the last one. NULL:
+ * one failed. */
+static PGresult *run_commands(struct pg *pg, const char *commands)
+{
+    PGresult *last = NULL, *result;
+
+    begin_trip(pg);
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    if (pg->pq.PQsendQuery(pg->conn, commands) != 1) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        return NULL;
+    }
+    while ((result = next_result(pg)) != NULL) {
+        pg->pq.PQclear(last);
+        last = result;
+        if (!is_good(pg, result))
+            note_error(pg, result);
+    }
+    if (pg->conn != NULL && !pg->failed)
+        return last;
+    pg->pq.PQclear(last);
+    return NULL;
+}
+
+/* A pool in between may give another backend to each transaction. */
+static bool is_direct(struct pg *pg)
+{
+    PGresult *result = run_commands(pg, "SELECT pg_backend_pid(), pg_is_in_recovery()");
+    bool good = false;
+
+    if (result == NULL)
+        return false;
+    if (atoi(pg->pq.PQgetvalue(result, 0, 0)) != pg->pq.PQbackendPID(pg->conn))
+        fail(pg, "a connection pool stands between this daemon and PostgreSQL: name the server "
+                 "itself");
+    else if (pg->pq.PQgetvalue(result, 0, 1)[0] == 't')
+        fail(pg, "this server is a standby, which is read-only: name the primary, or all hosts");
+    else
+        good = true;
+    pg->pq.PQclear(result);
+    return good;
+}
+
+/* A backend that waits for a standby does not see that its client has gone: it would stay, and so
+ * would the next one. What it has done so far is committed, as it is when the server stops. */
+static bool end_silent(struct pg *pg)
+{
+    char text[256];
+
+    if (pg->silent_pid == 0)
+        return true;
+    text_print(text, sizeof text,
+               "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %d"
+               " AND usename = current_user AND application_name = '%s'",
+               pg->silent_pid, pg->name);
+    pg->silent_pid = 0;
+    return pg_run(pg, text);
+}
+
+bool pg_connect(struct pg *pg)
+{
+    /* What the URI says comes last, and so has the word, but for the first ones' encoding. */
+    const char *const keys[] = {"fallback_application_name", "connect_timeout",
+                                "keepalives_idle",           "keepalives_interval",
+                                "keepalives_count",          "tcp_user_timeout",
+                                "target_session_attrs",      "dbname",
+                                "client_encoding",           NULL};
+    const char *const values[] = {pg->name,
+                                  CONNECT_SECONDS,
+                                  "5",
+                                  "2",
+                                  "3",
+                                  "3000",
+                                  strchr(pg->uri, ',') != NULL ? "read-write" : "any",
+                                  pg->uri,
+                                  "UTF8",
+                                  NULL};
+
+    pg_drop(pg);
+    pg->failed = pg->warned = pg->timed_out = false;
+    pg->why[0] = pg->sqlstate[0] = '\0';
+    if (pg->pq.PQclear == NULL && !libpq_load(&pg->pq, pg->why, sizeof pg->why)) {
+        pg->pq.PQclear = NULL;
+        return false;
+    }
+    pg->conn = pg->pq.PQconnectdbParams(keys, values, 1);
+    check(pg->conn != NULL);
+    pg->pq.PQsetNoticeReceiver(pg->conn, on_notice, pg);
+    if (pg->pq.PQstatus(pg->conn) != CONNECTION_OK) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    check(pg->pq.PQsetnonblocking(pg->conn, 1) == 0);
+    if (!pg_run(pg, session_setup) || !is_direct(pg) || !end_silent(pg))
+        return false;
+    check(pg->pq.PQenterPipelineMode(pg->conn) == 1);
+    return true;
+}
+
+void pg_drop(struct pg *pg)
+{
+    if (pg->conn != NULL)
+        pg->pq.PQfinish(pg->conn);
+    pg->conn = NULL;
+    pg->expected = 0;
+}
+
+bool pg_run(struct pg *pg, const char *commands)
+{
+    bool piped = pg->pq.PQpipelineStatus(pg->conn) != PQ_PIPELINE_OFF;
+
+    if (piped)
+        check(pg->pq.PQexitPipelineMode(pg->conn) == 1);
+    PGresult *result = run_commands(pg, commands);
+    bool good = result != NULL;
+    pg->pq.PQclear(result);
+    if (piped && pg->conn != NULL)
+        check(pg->pq.PQenterPipelineMode(pg->conn) == 1);
+    return good;
+}
+
+bool pg_prepare(struct pg *pg)
+{
+    for (size_t i = 0; i < pg->statements && pg->conn != NULL; i++)
+        if (pg->pq.PQsendPrepare(pg->conn, pg->names[i], pg->texts[i], 0, NULL) == 1)
+            pg->expected++;
+    pg_sync(pg);
+    return pg_end(pg);
 }
 
 int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column)
