@@ -17,7 +17,8 @@
  *   without it, those after it follow in another transaction. It does not run again itself, unless
  *   it was the store that failed it: then it gets one more chance, first in a transaction.
  * - `done` is called from store_collect, on the caller's thread, after the commit, in the order of
- *   submission (writes among writes, reads among reads, slow reads among themselves).
+ *   submission (writes among writes, reads among reads, slow reads among themselves). Where the
+ *   database is shared, writes keep it only where they are about the same resource.
  * - A read sees every write that was collected before the read was submitted.
  * - The tokens of a resource never fall, whatever `run` puts: to put a smaller one is a bug, and
  *   ends the process. A row that is removed leaves its token to the store-wide floor.

@@ -14,6 +14,7 @@
 #include "fence/base/clock.h"
 #include "fence/base/json.h"
 #include "store/maintenance.h"
+#include "store/open.h"
 #include "tools/cli.h"
 #include "tools/options.h"
 #include "tools/signals.h"
@@ -66,8 +67,12 @@ static bool choose_store(struct store_command *command, struct cli *cli)
         } else {
             buf_append_text(&shown, "\"");
         }
-        fprintf(stderr, "%s: %s takes sqlite:PATH, not \"%.*s; see %s --help\n", command->name,
-                origin, (int)shown.len, shown.data, command->name);
+        fprintf(stderr, "%s: %s takes sqlite:PATH, not \"%.*s; %s%s --help\n", command->name,
+                origin, (int)shown.len, shown.data,
+                store_uri_is_postgresql(said) ? "a store in PostgreSQL is looked after with its own"
+                                                " tools, pg_dump among them; see "
+                                              : "see ",
+                command->name);
         buf_free(&shown);
         return false;
     }

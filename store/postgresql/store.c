@@ -20,6 +20,7 @@
  * ends with its connection; a lock that it holds in the middle of one, after 3 s. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
@@ -176,21 +177,30 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
     return worker_start(slow) && started;
 }
 
+/* libpq's complaints may repeat a password; those about names of options do not. */
+static void complain(const char *error, char *why, size_t why_size)
+{
+    static const char named[] = "invalid URI query parameter";
+    size_t len = error != NULL ? strcspn(error, "\n") : 0;
+
+    if (error != NULL && strncmp(error, named, sizeof named - 1) == 0)
+        text_print(why, why_size, "%.*s", (int)len, error);
+    else
+        text_print(why, why_size,
+                   "expected postgresql://[user[:password]@][host][:port][,...][/database]"
+                   "[?name=value&...], as libpq reads it");
+}
+
 bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
 {
-    char *error = NULL;
-
     struct libpq pq;
+    char *error = NULL;
 
     if (!libpq_load(&pq, why, why_size))
         return false;
     PQconninfoOption *options = pq.PQconninfoParse(uri, &error);
-
     if (options == NULL)
-        text_print(why, why_size, "%s", error != NULL ? error : "no memory");
-    for (char *at = why; options == NULL && *at != '\0'; at++)
-        if (*at == '\n')
-            *at = '\0';
+        complain(error, why, why_size);
     pq.PQconninfoFree(options);
     pq.PQfreemem(error);
     return options != NULL;

@@ -127,6 +127,9 @@ TEST(what_makes_no_sense_is_refused_without_a_word_of_its_secrets)
         "sqlite:?lease=local:",
         "sqlite:x?lease=",
         "postgresql://h/x?nonsense=1",
+        "postgresql://u:SECRET%zz@h/x",
+        "postgresql://u:SECRET@[::1/x",
+        "postgresql://h/x?password=SECRET=",
         "sqlite:x?lease=nonsense:",
         "sqlite:x?lease=redis://u:SECRET@h:99999",
     };
