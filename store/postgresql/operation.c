@@ -8,7 +8,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "store/postgresql/past.h"
+#include "store/postgresql/tables.h"
 
 /* Is it in the set by now? */
 static bool have(struct pg_txn *txn, enum known *known)

@@ -3,9 +3,9 @@
 #ifndef STOCKADE_STORE_POSTGRESQL_OPERATION_H
 #define STOCKADE_STORE_POSTGRESQL_OPERATION_H
 
-#include "store/postgresql/trips.h"
+#include "store/postgresql/transaction.h"
 
-/* The primitives, and those that go past the set (past.c). */
+/* The primitives, and those that go past the set (tables.c). */
 void pg_operations_init(struct pg_txn *txn);
 /* Runs an operation. What it returned is in op->error, whether it could go on in txn->stop. What it
  * did stays, even where it failed: pg_operation_undo. */

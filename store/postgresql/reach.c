@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "store/postgresql/identity.h"
 #include "store/postgresql/operation.h"
 #include "store/postgresql/schema.h"
 #include "store/postgresql/statements.h"
@@ -52,7 +53,7 @@ static bool connect(struct reach *reach)
 
     txn->begun = false;
     txn->next_id = txn->ids_end = 0;
-    if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_prepare(pg) || !pg_renew_identity(txn))
+    if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_prepare(pg) || !pg_check_identity(txn))
         return false;
     /* The first who comes counts the opening; the others are refused until then. */
     if (session == 0 && txn->counts) {

@@ -6,7 +6,7 @@
 #define STOCKADE_STORE_POSTGRESQL_REACH_H
 
 #include "fence/base/clock.h"
-#include "store/postgresql/trips.h"
+#include "store/postgresql/transaction.h"
 #include "store/reasons.h"
 
 struct reach {

@@ -2,10 +2,10 @@
 /* A transaction on one connection: its trips to the server, and what it knows. What operations do
  * in it is operation.h's.
  *
- *   pg_begin ─▶ pg_load ─▶ operations on the set ─▶ (pg_load ...) ─▶ pg_commit
- *     └─ one trip with the first load                  one trip with all that changed ─┘ */
-#ifndef STOCKADE_STORE_POSTGRESQL_TRIPS_H
-#define STOCKADE_STORE_POSTGRESQL_TRIPS_H
+ *   pg_load ─▶ operations on the set ─▶ (pg_load ...) ─▶ pg_commit
+ *     └─ one trip: begins, too              one trip: writes all that changed, too ─┘ */
+#ifndef STOCKADE_STORE_POSTGRESQL_TRANSACTION_H
+#define STOCKADE_STORE_POSTGRESQL_TRANSACTION_H
 
 #include <stdatomic.h>
 
@@ -56,7 +56,7 @@ struct pg_txn {
 
     /* The transaction under way. */
     bool begun;
-    bool renamed; /* the store, or its replication, is not what it was: pg_renew_identity */
+    bool renamed; /* the store, or its replication, is not what it was: identity.h */
     int64_t floor, now_ms;
     int64_t mark;             /* its number; 0: it has changed nothing */
     bool wrote;               /* something went past the set */
@@ -100,7 +100,5 @@ void pg_roll_back(struct pg_txn *txn);
 /* On a connection that was made anew: what became of the transaction of that mark? PG_COMMITTED
  * (and replicated), PG_NOT, or PG_UNKNOWN: the server could not be asked. */
 enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark);
-/* The store is another one than it was: no token that it gave out is given out again, or fits. */
-bool pg_renew_identity(struct pg_txn *txn);
 
 #endif

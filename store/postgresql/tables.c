@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/postgresql/past.h"
+#include "store/postgresql/tables.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum { PAGE = 1000 }; /* as the statements' LIMIT says */
 
-bool pg_may_pass(struct pg_txn *txn)
+bool pg_may_use_tables(struct pg_txn *txn)
 {
     if (txn->stop != PG_ON)
         return false;
@@ -81,7 +81,7 @@ static enum stk_error each_name(struct store_txn *base, enum pg_statement statem
     struct pg_txn *txn = pg_txn_of(base);
     bool more = true;
 
-    if (!pg_may_pass(txn))
+    if (!pg_may_use_tables(txn))
         return STK_STORE;
     while (more) {
         struct pg_params params = {.count = 0};
@@ -117,13 +117,13 @@ enum stk_error pg_each_key(struct store_txn *txn, int64_t after, txn_each_name e
 enum stk_error pg_count_keys(struct store_txn *base, int64_t *count)
 {
     struct pg_txn *txn = pg_txn_of(base);
-    return pg_may_pass(txn) ? number(txn, PG_COUNT_KEYS, NULL, count) : STK_STORE;
+    return pg_may_use_tables(txn) ? number(txn, PG_COUNT_KEYS, NULL, count) : STK_STORE;
 }
 
 enum stk_error pg_count_live(struct store_txn *base, int64_t *count)
 {
     struct pg_txn *txn = pg_txn_of(base);
-    return pg_may_pass(txn) ? number(txn, PG_COUNT_LIVE, NULL, count) : STK_STORE;
+    return pg_may_use_tables(txn) ? number(txn, PG_COUNT_LIVE, NULL, count) : STK_STORE;
 }
 
 enum stk_error pg_each_field(struct pg_txn *txn, int64_t id, struct bytes from, txn_each_field each,
@@ -164,7 +164,7 @@ enum stk_error pg_each_receipt(struct store_txn *base, const struct resource *re
     struct pg_txn *txn = pg_txn_of(base);
     struct pg_params params = {.count = 0};
 
-    if (!pg_may_pass(txn))
+    if (!pg_may_use_tables(txn))
         return STK_STORE;
     pg_param_int64(&params, resource->id);
     PGresult *result = query(txn, PG_EACH_RECEIPT, &params);
@@ -194,7 +194,7 @@ enum stk_error pg_receipts_due(struct store_txn *base, int64_t before_ms, bool *
     struct pg_params params = {.count = 0};
 
     pg_param_int64(&params, before_ms);
-    return pg_may_pass(txn) ? truth(txn, PG_RETIRED_DUE, &params, due) : STK_STORE;
+    return pg_may_use_tables(txn) ? truth(txn, PG_RETIRED_DUE, &params, due) : STK_STORE;
 }
 
 /* Removes up to `max` receipts of the first token that was retired before, and its entry where
@@ -242,7 +242,7 @@ enum stk_error pg_sweep_receipts(struct store_txn *base, int64_t before_ms, size
 
     *removed = 0;
     *more = false;
-    if (!pg_may_pass(txn))
+    if (!pg_may_use_tables(txn))
         return STK_STORE;
     while (found && left > 0) {
         if (sweep_token(txn, before_ms, left, &found, &gone) != STK_OK)
@@ -271,7 +271,7 @@ enum stk_error pg_resources_due(struct store_txn *base, int64_t before_ms, int64
     int64_t end = 0;
 
     *due = *more = false;
-    if (!pg_may_pass(txn) || find_end(txn, *after, max, &end) != STK_OK)
+    if (!pg_may_use_tables(txn) || find_end(txn, *after, max, &end) != STK_OK)
         return STK_STORE;
     pg_param_int64(&params, *after);
     pg_param_int64(&params, end);
@@ -340,7 +340,7 @@ enum stk_error pg_flush(struct store_txn *base)
     struct pg_txn *txn = pg_txn_of(base);
 
     txn->all = true;
-    if (!pg_may_pass(txn))
+    if (!pg_may_use_tables(txn))
         return STK_STORE;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         if (run(txn, steps[i], NULL) != STK_OK)
@@ -358,7 +358,7 @@ enum stk_error pg_audit_head(struct store_txn *base, struct bytes chain, int64_t
     bool same = false;
 
     *restored = false;
-    if (!pg_may_pass(txn))
+    if (!pg_may_use_tables(txn))
         return STK_STORE;
     pg_param_bytes(&params, chain);
     PGresult *result = query(txn, PG_AUDIT, &params);
@@ -382,7 +382,7 @@ enum stk_error pg_savepoint(struct pg_txn *txn, enum pg_statement statement)
     /* What was done since is undone, and what is in the set may not be so any more. */
     if (statement == PG_SAVEPOINT_UNDO)
         set_forget(&txn->set);
-    if (!pg_may_pass(txn))
+    if (!pg_may_use_tables(txn))
         return STK_STORE;
     bool wrote = txn->wrote;
     enum stk_error error = run(txn, statement, NULL);

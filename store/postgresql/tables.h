@@ -2,14 +2,14 @@
 /* What goes past the working set, straight to the tables: lists, counts, clean-up, FLUSHALL. In a
  * batch that changes things an operation that does so stops with PG_APART. On its own, what it has
  * changed in the set is written first. */
-#ifndef STOCKADE_STORE_POSTGRESQL_PAST_H
-#define STOCKADE_STORE_POSTGRESQL_PAST_H
+#ifndef STOCKADE_STORE_POSTGRESQL_TABLES_H
+#define STOCKADE_STORE_POSTGRESQL_TABLES_H
 
 #include "store/postgresql/statements.h"
-#include "store/postgresql/trips.h"
+#include "store/postgresql/transaction.h"
 
 /* May the operation go past the set now? */
-bool pg_may_pass(struct pg_txn *txn);
+bool pg_may_use_tables(struct pg_txn *txn);
 enum stk_error pg_each_live(struct store_txn *txn, int64_t after, txn_each_name each,
                             void *context);
 enum stk_error pg_each_key(struct store_txn *txn, int64_t after, txn_each_name each, void *context);
