@@ -226,6 +226,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 # Files that are built into the programs as they are.
 $(call objects,proxy/server/page/page.c): $(wildcard proxy/server/page/*.html \
     proxy/server/page/*.css proxy/server/page/*.js)
+$(call objects,store/postgresql/schema.c) $(BUILD)/library/store/postgresql/schema.o: \
+    $(wildcard store/postgresql/schema/*.sql)
 $(call objects,tools/demo/oversell_python.c): tools/demo/buyer.py
 $(call objects,tools/report/report.c): tools/report/report.css tools/report/report.js
 
