@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Daemons on a replicated group of PostgreSQL servers, whose primary dies, freezes and is cut off,
-again and again. FAILOVERS= says how often at least, SEED= in which way."""
+again and again. FAILOVERS= and PROMOTIONS= say how often at least, SEED= in which way."""
 
 import collections
 import os
 import pathlib
+import random
 import sys
+import threading
+import time
 
 import pytest
 
-from harness.limits import BUILD
+from harness.limits import BUILD, patience, wait_until
+from harness.replicated import Replicated
+from harness.resp import Closed, ReplyError
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
@@ -17,7 +22,10 @@ from torture import run  # noqa: E402
 
 FAILOVERS = int(os.environ.get("FAILOVERS", "6"))
 SEED = int(os.environ.get("SEED", "1"))
+PROMOTIONS = int(os.environ.get("PROMOTIONS", "6"))
 ROUND_SECONDS = 45  # so much history can be judged
+TAKERS, RESOURCES = 6, 4
+LEAP = 1 << 32
 
 pytestmark = pytest.mark.slow
 
@@ -38,3 +46,97 @@ def test_failovers_lose_nothing_and_apply_nothing_twice_or_half():
         print(f"{faults['failover']} failovers: {dict(count)}", flush=True)
     print(dict(sorted(faults.items())))
     assert tally.failed == 0 and tally.passed > 0, f"histories and drawings: {out}"
+
+
+class Taker(threading.Thread):
+    """Takes leases through any of these daemons, and gives back some of them. `grants`: resource,
+    token, and when it was asked for and told."""
+
+    def __init__(self, daemons, number):
+        super().__init__()
+        self.daemons = daemons
+        self.chance = random.Random(f"{SEED} taker {number}")
+        self.ended = threading.Event()
+        self.grants, self.failure = [], None
+
+    def take(self, client):
+        resource, begun = f"sku:{self.chance.randrange(RESOURCES)}", time.monotonic()
+        reply = client.ask("ACQUIRE", resource, self.chance.choice((20, 100, 5000)))
+        if isinstance(reply, list):
+            self.grants.append((resource, reply[0], begun, time.monotonic()))
+            if self.chance.random() < 0.7:
+                client.ask("RELEASE", resource, reply[0])
+        return not isinstance(reply, ReplyError)
+
+    def run(self):
+        try:
+            while not self.ended.is_set():
+                try:
+                    client = self.chance.choice(self.daemons).client(timeout=patience(20))
+                    while self.take(client) and self.chance.random() < 0.98:
+                        pass
+                    client.close()
+                except (OSError, Closed):
+                    pass
+                time.sleep(0.005)
+        except Exception as failure:  # the test tells it
+            self.failure = failure
+
+
+def lose_the_tail(group, chance, database, client, resource):
+    """For a moment the primary's commits go to nobody; then it dies. Returns a token that was
+    granted in that moment."""
+    for standby in group.standbys:
+        group.cut(standby, group.primary, silent=True)
+    token = client.token(resource, 60000)
+    time.sleep(chance.uniform(0, 0.5))
+    group.primary.kill()
+    group.heal()
+    group.promote(lossy=True)
+    assert group.sql("SELECT FROM stockade.resource WHERE name = %s", resource.encode(),
+                     database=database) == [], "nothing was lost"
+    return token
+
+
+def test_promotions_that_lose_commits_give_no_token_out_twice(rig):
+    group = Replicated(rig, synchronous=False)
+    database = group.database()
+    doors = [group.door(f"d{i}") for i in range(2)]
+    daemons = [rig.daemon(store=door.uri(database)) for door in doors]
+    takers, chance = [Taker(daemons, i) for i in range(TAKERS)], random.Random(SEED)
+    for taker in takers:
+        taker.start()
+    try:
+        for number in range(PROMOTIONS):
+            clients = [daemon.client(timeout=patience(30)) for daemon in daemons]
+            old = clients[number % 2].token(f"held:{number}", 60000)
+            group.await_replayed()
+            lost = lose_the_tail(group, chance, database, clients[1 - number % 2],
+                                 f"lost:{number}")
+            for client in clients:
+                wait_until(lambda c=client: not isinstance(c.ask("GET", "x"), ReplyError),
+                           "the daemon has found the new primary", 30)
+                client.refused("STALE", "FENCED", old, "SET", f"held:{number}", "1")
+            assert clients[0].ask("FENCED", lost, "SET", f"lost:{number}",
+                                  "1").code in ("STALE", "UNKNOWN")
+            assert clients[0].token(f"held:{number}", 1000) >= old + LEAP
+            assert clients[1].token(f"lost:{number}", 1000) >= lost + LEAP
+            group.rejoin()
+            assert not any(taker.failure for taker in takers), [t.failure for t in takers]
+    finally:
+        for taker in takers:
+            taker.ended.set()
+        for taker in takers:
+            taker.join()
+    grants = sorted((grant for taker in takers for grant in taker.grants), key=lambda g: g[2])
+    print(f"{PROMOTIONS} promotions, {len(grants)} grants")
+    assert len(grants) > 10 * PROMOTIONS
+    for resource in {grant[0] for grant in grants}:
+        mine = [grant for grant in grants if grant[0] == resource]
+        assert len({token for _, token, _, _ in mine}) == len(mine), "a token was given out twice"
+        done = sorted(mine, key=lambda grant: grant[3])
+        highest, at = 0, 0
+        for _, token, begun, _ in mine:
+            while at < len(done) and done[at][3] < begun:
+                highest, at = max(highest, done[at][1]), at + 1
+            assert token > highest, "a token came after a larger one"
