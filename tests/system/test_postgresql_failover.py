@@ -61,10 +61,10 @@ class Taker(threading.Thread):
 
     def take(self, client):
         resource, begun = f"sku:{self.chance.randrange(RESOURCES)}", time.monotonic()
-        reply = client.ask("ACQUIRE", resource, self.chance.choice((20, 100, 5000)))
+        reply = client.ask("ACQUIRE", resource, self.chance.choice((20, 100, 1000)))
         if isinstance(reply, list):
             self.grants.append((resource, reply[0], begun, time.monotonic()))
-            if self.chance.random() < 0.7:
+            if self.chance.random() < 0.9:
                 client.ask("RELEASE", resource, reply[0])
         return not isinstance(reply, ReplyError)
 
