@@ -4,7 +4,7 @@
  * is about other resources, so that such operations are batches of their own here. */
 #include "tests/unit/store/twins.h"
 
-enum { ROUNDS = 120, BATCH = 8, LOOK_HARD_EVERY = 8 };
+enum { ROUNDS = 25, BATCH = 8, LOOK_HARD_EVERY = 8 };
 
 /* All at once: the sooner ones are done, the fewer meet in a batch. */
 static void run_all(struct rig *rig, struct rig_op *ops, size_t count)
@@ -128,12 +128,13 @@ TEST_WITH(rig_postgresql, rig_end, struct rig *shared,
           the_same_operations_leave_the_same_state_in_postgresql)
 {
     static const rig_body about_all[] = {flush, sweep_receipts, sweep_resources};
-    const char *seed = getenv("SEED");
+    const char *seed = getenv("SEED"), *wanted = getenv("ROUNDS");
+    int rounds = wanted != NULL ? atoi(wanted) : ROUNDS;
     uint64_t state = UINT64_C(0x9e3779b97f4a7c15) * (seed != NULL ? strtoull(seed, NULL, 10) : 1);
     void *twin = NULL;
 
     rig_memory(&twin);
-    for (int round = 0; round < ROUNDS; round++) {
+    for (int round = 0; round < rounds; round++) {
         uint64_t seeds[BATCH];
         struct buf a = {0}, b = {0};
         for (int i = 0; i < BATCH; i++) {

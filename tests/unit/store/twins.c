@@ -208,8 +208,10 @@ enum stk_error twins_view(struct store_txn *txn, void *arg)
         buf_printf(out, " owner %.*s %d %lld %lld %lld %lld", (int)lease.owner.len,
                    lease.owner.data, lease.anonymous, (long long)lease.holds,
                    (long long)lease.ttl_ms, (long long)lease.session, (long long)lease.connection);
-        buf_printf(out, " changed %lld gone %lld receipts",
-                   view->shared ? 0 : (long long)lease.changed_ms, (long long)lease.receipts_gone);
+        if (!view->shared)
+            buf_printf(out, " changed %lld gone %lld", (long long)lease.changed_ms,
+                       (long long)lease.receipts_gone);
+        buf_append_text(out, " receipts");
         if (dump_receipts(txn, &resource, out) != STK_OK)
             return STK_STORE;
         if (txn_string(txn, &resource, &found, &value) != STK_OK)

@@ -21,7 +21,8 @@ unsigned twins_draw(uint64_t *state, unsigned below);
  * a failure. */
 enum stk_error twins_change(struct store_txn *txn, void *arg);
 
-/* What is seen of a store. `shared`: but for ids and times, which others have a hand in. */
+/* What is seen of a store. `shared`: but for what others have a hand in, ids and times, and up to
+ * which token receipts may be gone, which need not be exact. */
 struct view {
     bool shared;
     struct buf text;
