@@ -4,6 +4,7 @@
 import collections
 import contextlib
 import subprocess
+import threading
 
 import psycopg2
 import pytest
@@ -164,6 +165,9 @@ class Stock:
     def of(self, *names):
         return {name: self.tokens[name] for name in names}
 
+    def next_line(self):
+        return self.database.sql("SELECT max(id) + 1 FROM lines")[0][0]
+
     def claims(self, which, form=Form("", "")):
         return {"no token": {}, "another row's": self.of("sku:2"),
                 "a stale one": {"sku:1": self.stale},
@@ -200,7 +204,7 @@ def code_of(action):
     try:
         action()
     except psycopg2.Error as error:
-        return error.pgcode
+        return error.pgcode or str(error)
     return None
 
 
@@ -247,3 +251,256 @@ def test_a_daemon_lists_guards(stock):
     assert [(t[b"table"], t[b"column"], t[b"prefix"], t[b"state"]) for t in tables] == [
         (table.encode(), column.encode(), prefix.encode(), b"ok")
         for table, column, prefix in sorted(GUARDS)]
+
+
+# Ways in. Each runs statements in one session and returns the SQLSTATE of the first error, or None.
+
+def by_psql(stock, statements, *_):
+    done = subprocess.run(
+        ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=sqlstate", stock.database.uri],
+        input=";\n".join([*statements, ""]), env=environment(), capture_output=True, text=True,
+        timeout=patience(30), check=False)
+    return done.stderr.split("ERROR:")[1].split()[0] if done.returncode else None
+
+
+def by_one_message(stock, statements, *_):
+    with stock.database.connect() as link:
+        return code_of(lambda: ask(link, "; ".join(statements)))
+
+
+def by_pool(stock, statements, bouncer):
+    """pgbouncer gives another backend to each transaction, while others keep it busy."""
+    with contextlib.ExitStack() as stack:
+        links = [stack.enter_context(connect(dsn=bouncer.uri(stock.database))) for _ in range(5)]
+        for link in links[1:]:
+            ask(link, "BEGIN")
+            ask(link, "SELECT 1")
+        ended = code_of(lambda: [ask(links[0], statement) for statement in statements])
+        for link in links[1:]:
+            assert ask(link, "SELECT current_setting('stockade.claims', true)") in (
+                [(None,)], [("",)])
+        return ended
+
+
+def by_program(stock, statements, *_):
+    """Of psycopg2, with prepared parameters of the server's."""
+    with stock.database.connect() as link:
+        ask(link, "PREPARE sell(int8) AS UPDATE inventory SET stock = stock - 1 WHERE sku = $1")
+        return code_of(lambda: [ask(link, "EXECUTE sell(1)" if "UPDATE" in statement else statement)
+                                for statement in statements])
+
+
+def by_copy(stock, statements, *_):
+    return by_psql(stock, [f"{statement};\nCOPY lines FROM STDIN;\n{stock.next_line()}\t1\t1\n\\."
+                           if "UPDATE" in statement else statement for statement in statements])
+
+
+@pytest.mark.parametrize("way", [by_psql, by_one_message, by_pool, by_program, by_copy])
+def test_programs_come_in_by_every_way(stock, bouncer, way):
+    def sold():
+        return stock.database.sql("SELECT stock FROM inventory WHERE sku = 1")[0][0]
+
+    for which, code in (("no token", NOTOKEN), ("a stale one", STALE), ("another row's", GUARDED),
+                        ("the right one", None)):
+        before = sold()
+        shown = [f"SELECT stockade.present('{name}', {token})"
+                 for name, token in stock.claims(which).items()]
+        ended = way(stock, ["BEGIN", *shown, "UPDATE inventory SET stock = stock - 1 WHERE sku = 1",
+                            "COMMIT"], bouncer)
+        assert (ended, before - sold()) == (code, 0 if code else 1), which
+
+
+def test_what_was_presented_ends_with_its_transaction_or_savepoint(stock):
+    sell = "UPDATE inventory SET stock = stock - 1 WHERE sku = 1"
+    mine = stock.of("sku:1")
+    with stock.database.connect() as link:
+        present(link, mine)
+        assert code_of(lambda: ask(link, sell)) == NOTOKEN  # autocommit
+        ask(link, "BEGIN")
+        ask(link, "SAVEPOINT a")
+        present(link, mine)
+        ask(link, "ROLLBACK TO a")
+        assert code_of(lambda: ask(link, sell)) == NOTOKEN
+        ask(link, "ROLLBACK")
+        ask(link, "BEGIN")
+        ask(link, "SAVEPOINT a")
+        present(link, mine)
+        ask(link, "RELEASE a")
+        ask(link, sell)
+        ask(link, "COMMIT AND CHAIN")
+        assert code_of(lambda: ask(link, sell)) == NOTOKEN
+
+
+def test_an_error_at_commit_undoes_all_of_it(stock):
+    with stock.database.connect() as link:
+        ask(link, "BEGIN")
+        ask(link, "INSERT INTO later VALUES(1, 1)")
+        assert code_of(lambda: ask(link, "COMMIT")) == NOTOKEN
+        assert ask(link, "SELECT count(*) FROM later") == [(0,)]
+
+
+def test_refusals_say_what_to_do_and_tell_no_token(stock):
+    for _ in range(7):
+        stock.client("RELEASE", "secret", stock.client.token("secret"))
+    newest = stock.client.token("secret", 600000)
+    with stock.database.connect() as link:
+        for token, code in ((1, STALE), (1 << 53, UNKNOWN), (None, NOTOKEN)):
+            with pytest.raises(psycopg2.Error) as caught:
+                present(link, {"secret": token})
+            said = caught.value.diag
+            assert caught.value.pgcode == code and said.message_hint
+            assert str(newest) not in f"{said.message_primary}{said.message_hint}"
+        for values in (("never", 1), ("", 1), (b"\0\xff", 1), ("x" * 600, 1)):
+            assert code_of(lambda values=values: ask(
+                link, "SELECT stockade.present(%s, %s)", *values)) == UNKNOWN
+        for names, tokens in (("{a}", "{}"), ("{}", "{}"), (None, "{1}"), ("{a,b}", "{1}")):
+            assert code_of(lambda names=names, tokens=tokens: ask(
+                link, "SELECT stockade.present(%s::text[], %s::int8[])", names, tokens)) == "22023"
+
+
+def test_several_are_presented_at_once_in_one_order(stock):
+    names = [f"many:{i}" for i in range(40)]
+    tokens = [stock.client.token(name, 600000) for name in names]
+    faults = []
+
+    def work(step):
+        with stock.database.connect() as link:
+            for _ in range(15):
+                code = code_of(lambda: ask(link, "SELECT stockade.present(%s, %s)", names[::step],
+                                           tokens[::step]))
+                if code:
+                    faults.append(code)
+
+    threads = [threading.Thread(target=work, args=(step,)) for step in (1, -1, 1, -1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    with stock.database.connect() as link:
+        assert code_of(lambda: ask(link, "SELECT stockade.present(%s, %s)", names,
+                                   [*tokens[:-1], tokens[-1] - 1])) in (STALE, UNKNOWN)
+
+
+def test_bytes_name_a_resource_as_on_the_wire(stock):
+    token = stock.client.token(b"\0\xff", 600000)
+    with stock.database.connect() as link:
+        ask(link, "SELECT stockade.present(%s, %s)", b"\0\xff", token)
+
+
+def test_a_grant_waits_for_who_has_presented_and_then_refuses_the_older_token(stock):
+    client, other = stock.daemon.client(), stock.daemon.client()
+    token = client.token("race", 600000)
+    with stock.database.connect() as link:
+        ask(link, "BEGIN")
+        present(link, {"race": token})
+        other.send("REVOKE", "race")
+        with pytest.raises(TimeoutError):
+            other.read(timeout=0.3)
+        present(link, {"race": token})
+        ask(link, "COMMIT")
+        assert other.read() == token
+        assert code_of(lambda: present(link, {"race": token})) == STALE
+
+
+def test_presenters_of_one_resource_take_turns(stock):
+    token = stock.client.token("turns", 600000)
+    with stock.database.connect() as first, stock.database.connect() as second:
+        ask(first, "BEGIN")
+        present(first, {"turns": token})
+        ask(second, "SET lock_timeout = '100ms'")
+        assert code_of(lambda: present(second, {"turns": token})) == "55P03"
+
+
+def test_who_pauses_after_present_is_ended_and_the_grant_goes_on(stock):
+    client, other = stock.daemon.client(), stock.daemon.client()
+    token = client.token("pause", 600000)
+    with stock.database.connect() as link:
+        ask(link, "SET stockade.idle_timeout = '300ms'")
+        ask(link, "BEGIN")
+        present(link, {"pause": token})
+        assert other("REVOKE", "pause") == token
+        assert code_of(lambda: ask(link, "SELECT 1")) and link.closed
+
+
+def test_present_sets_limits_for_its_transaction_alone(stock):
+    names = "idle_in_transaction_session_timeout", "lock_timeout", "synchronous_commit"
+
+    def settings(link, *before):
+        ask(link, "RESET ALL")
+        for statement in before:
+            ask(link, statement)
+        ask(link, "BEGIN")
+        present(link, stock.of("sku:1"))
+        inside = [ask(link, f"SHOW {name}")[0][0] for name in names]
+        ask(link, "COMMIT")
+        return inside
+
+    with stock.database.connect() as link:
+        assert settings(link) == ["10s", "10s", "on"]
+        assert [ask(link, f"SHOW {name}")[0][0] for name in names] == ["0", "0", "on"]
+        assert settings(link, "SET idle_in_transaction_session_timeout = '5s'",
+                        "SET lock_timeout = '1min'", "SET synchronous_commit = off") == [
+                            "5s", "1min", "on"]
+        assert settings(link, "SET idle_in_transaction_session_timeout = '1h'",
+                        "SET synchronous_commit = 'remote_apply'") == ["10s", "10s", "remote_apply"]
+        assert settings(link, "SET stockade.idle_timeout = '30s'", "SET synchronous_commit = local",
+                        "SET stockade.synchronous_commit = 'as it is'") == ["30s", "10s", "local"]
+        ask(link, "SET stockade.idle_timeout = 'soon'")
+        assert code_of(lambda: present(link, stock.of("sku:1"))) == "22023"
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_a_grant_newer_than_the_snapshot_says_try_again(stock, level):
+    client = stock.daemon.client()
+    old = client.token("snapshot", 600000)
+    with stock.database.connect() as link:
+        ask(link, f"BEGIN ISOLATION LEVEL {level}")
+        ask(link, "SELECT 1")
+        ask(link, "SELECT * FROM inventory")
+        client("RELEASE", "snapshot", old)
+        new = client.token("snapshot", 600000)
+        assert code_of(lambda: present(link, {"snapshot": new})) == "40001"
+        ask(link, "ROLLBACK")
+        present(link, {"snapshot": new})
+        client("RELEASE", "snapshot", new)
+
+
+def test_a_prepared_transaction_keeps_the_fence_and_is_told(stock):
+    client, other = stock.daemon.client(), stock.daemon.client()
+    token = client.token("twophase", 600000)
+    with stock.database.connect() as link:
+        ask(link, "BEGIN")
+        present(link, {"twophase": token})
+        ask(link, "PREPARE TRANSACTION 'mine'")
+    other.send("REVOKE", "twophase")
+    with pytest.raises(TimeoutError):
+        other.read(timeout=0.3)
+    kinds = [kind for kind, _ in stock.database.sql("SELECT * FROM stockade.guard_problems()")]
+    assert kinds == ["prepared transactions", "prepared transaction"]
+    stock.database.sql("ROLLBACK PREPARED 'mine'")
+    assert other.read() == token
+
+
+def test_a_copy_accepts_nothing_until_a_daemon_has_been_there(rig, stock):
+    with stock.server.connect() as link:
+        ask(link, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
+            stock.database.name)
+        copy = stock.server.database(template=stock.database.name)
+    rig.ends.append(copy.drop)
+    with copy.connect() as link:
+        assert code_of(lambda: present(link, stock.of("sku:1"))) == STORE
+        ask(link, "BEGIN")
+        forge(link, stock.of("sku:1"))
+        assert code_of(lambda: ask(link, "DELETE FROM inventory WHERE sku = 1")) == STORE
+        ask(link, "ROLLBACK")
+        client = rig.daemon(store=copy.uri).client()
+        assert code_of(lambda: present(link, stock.of("sku:1"))) == STALE
+        token = client.token("sku:1", 600000)
+        ask(link, "BEGIN")
+        present(link, {"sku:1": token})
+        ask(link, "DELETE FROM inventory WHERE sku = 1")
+        ask(link, "COMMIT")
+        # A server of another timeline.
+        ask(link, "UPDATE stockade.meta SET timeline = '00000009'")
+        assert code_of(lambda: present(link, {"sku:1": token})) == STORE

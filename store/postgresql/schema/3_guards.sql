@@ -146,7 +146,7 @@ DECLARE
       THEN set_config('idle_in_transaction_session_timeout', coalesce(
              nullif(current_setting('stockade.idle_timeout', true), ''), '10s'), true) END,
     CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
-        AND current_setting('stockade.commit', true) IS DISTINCT FROM 'as it is'
+        AND current_setting('stockade.synchronous_commit', true) IS DISTINCT FROM 'as it is'
       THEN set_config('synchronous_commit', 'on', true) END);
 BEGIN
 END
