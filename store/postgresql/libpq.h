@@ -23,6 +23,7 @@
     X(PQfinish)                                                                                    \
     X(PQflush)                                                                                     \
     X(PQfreemem)                                                                                   \
+    X(PQgetCopyData)                                                                               \
     X(PQgetResult)                                                                                 \
     X(PQgetisnull)                                                                                 \
     X(PQgetlength)                                                                                 \
@@ -31,6 +32,8 @@
     X(PQntuples)                                                                                   \
     X(PQpipelineStatus)                                                                            \
     X(PQpipelineSync)                                                                              \
+    X(PQputCopyData)                                                                               \
+    X(PQputCopyEnd)                                                                                \
     X(PQresultErrorField)                                                                          \
     X(PQresultErrorMessage)                                                                        \
     X(PQresultStatus)                                                                              \

@@ -94,8 +94,10 @@ bool reach_ready(struct reach *reach)
 void reach_note(struct reach *reach)
 {
     text_print(reach->why, sizeof reach->why, "%s",
-               reach->txn.renamed ? "the server's timeline or its replication has changed"
-                                  : reach->txn.pg.why);
+               reach->txn.renamed
+                   ? "the server's timeline, its replication or the store's place has "
+                     "changed"
+                   : reach->txn.pg.why);
 }
 
 void reach_failed(struct reach *reach)
