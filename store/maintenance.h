@@ -72,8 +72,8 @@ bool store_audit(struct audit_call *call, char *why, size_t why_size);
 struct move_call {
     const char *from, *to; /* URIs */
     struct maintenance_watch watch;
-    int64_t resources; /* out */
-    bool done_before;  /* out: it was there already, all of it */
+    int64_t resources, leases; /* out */
+    bool done_before;          /* out: it was there already, all of it */
     bool closed; /* out, with false: `from` takes nothing any more, and the move is to be run again
                   */
     char left[200]; /* out: names of users' tables, which stay; empty: none are known */

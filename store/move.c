@@ -4,8 +4,8 @@
  *                    the old store                 the new store
  *   1.               held: nobody changes it       marked, committed: COMING, takes nothing
  *   2.               read  ──────────────────────▶ rows put, marked CAME; not committed
- *   3.               marked, committed: GONE,
- *                    takes nothing any more
+ *   3.               leases ended, marked GONE,
+ *                    committed: takes nothing any more
  *   4.                                             committed: takes writes
  *
  * So there is no moment at which both take writes, and none at which neither has the rows. Where
@@ -174,7 +174,8 @@ static bool carry(struct move *move)
     }
     /* From here on only the new store will do. Again, too, so that it is known to be replicated. */
     move->call->closed = true;
-    if (!put_mark(move, from, TRANSFER_GONE, to) || !from->impl->commit(from))
+    if (!from->impl->revoke(from, &move->call->leases) ||
+        !put_mark(move, from, TRANSFER_GONE, to) || !from->impl->commit(from))
         return failed_at(move, from);
     if (!to->impl->commit(to))
         return failed_at(move, to);

@@ -107,7 +107,7 @@ struct transfer_impl {
     /* Rows of one table after the other, in the order of the enum. */
     bool (*put)(struct transfer *transfer, enum transfer_table table,
                 const struct transfer_cell *cells);
-    /* Ends all leases, of which there were so many. NULL in a file: it has a restore of its own. */
+    /* Ends all leases, of which there were so many. */
     bool (*revoke)(struct transfer *transfer, int64_t *count);
     /* When all have been put. */
     bool (*set)(struct transfer *transfer, int64_t session, int64_t floor);

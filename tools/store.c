@@ -412,7 +412,12 @@ int move_run(struct cli *cli, int argc, char **argv)
     if (call.left[0] != '\0') {
         term_line(&command.term, "(your own tables stay where they are: %s)", call.left);
     }
-    term_line(&command.term, "moved %s%s: %s resources; the old store takes nothing any more",
-              command.label.data, call.done_before ? ", before" : "", TERM_NUMBER(call.resources));
+    if (call.done_before) {
+        term_line(&command.term, "moved %s, before", command.label.data);
+    } else {
+        term_line(&command.term,
+                  "moved %s: %s resources, %s leases go on; the old store takes nothing any more",
+                  command.label.data, TERM_NUMBER(call.resources), TERM_NUMBER(call.leases));
+    }
     return store_command_close(&command, NULL);
 }

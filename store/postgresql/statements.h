@@ -26,6 +26,7 @@
      * first. */                                                                                   \
     X(STATE, "SELECT floor, " PG_NOW ", timeline IS DISTINCT FROM stockade.timeline()"             \
              " OR replicated <> stockade.is_replicated() OR move_part IN (1, 3)"                   \
+             " OR split_part(identity, '/', 3) <> 'stockade.resource'::regclass::oid::text"        \
              " FROM stockade.meta")                                                                \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \

@@ -239,6 +239,27 @@ static bool put(struct transfer *base, enum transfer_table table, const struct t
     return true;
 }
 
+static bool revoke(struct transfer *base, int64_t *count)
+{
+    struct sqlite_transfer *transfer = of(base);
+    int64_t now_ms;
+    char sql[512];
+
+    if (!read_clock(transfer, &now_ms))
+        return explain(transfer);
+    snprintf(sql, sizeof sql,
+             "INSERT INTO stockade_retired(resource, token, retired_ms) SELECT id, token, %lld"
+             " FROM stockade_resource AS r WHERE state = 1 AND EXISTS(SELECT 1 FROM"
+             " stockade_receipt AS t WHERE t.resource = r.id AND t.token = r.token);"
+             "UPDATE stockade_resource SET state = 3, holds = 0, changed_ms = %lld"
+             " WHERE state = 1",
+             (long long)now_ms, (long long)now_ms);
+    if (!exec(transfer, sql))
+        return false;
+    *count = sqlite3_changes64(transfer->db);
+    return true;
+}
+
 static bool set(struct transfer *base, int64_t session, int64_t floor)
 {
     char sql[160];
@@ -290,6 +311,7 @@ static const struct transfer_impl impl = {
     .each = each,
     .clear = clear,
     .put = put,
+    .revoke = revoke,
     .set = set,
     .mark = mark,
     .commit = commit,
