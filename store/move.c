@@ -24,6 +24,7 @@
 #include "fence/base/check.h"
 #include "fence/base/uri.h"
 #include "store/open.h"
+#include "store/sqlite/copy.h"
 #include "store/transfer.h"
 
 struct move {
@@ -195,8 +196,12 @@ static bool run(struct move *move)
 bool store_move(struct move_call *call, char *why, size_t why_size)
 {
     struct move move = {.call = call, .why = why, .why_size = why_size};
+    const char *from = uri_after(call->from, "sqlite:"), *to = uri_after(call->to, "sqlite:");
     bool moved = false;
 
+    /* Before it waits for itself. */
+    if (from != NULL && to != NULL && copy_is_same_file(to, from))
+        return refuse(&move, call->from, "is the store that it is to move to");
     move.from = open_store(call->from, TRANSFER_HOLD, &move);
     if (move.from == NULL)
         return false;

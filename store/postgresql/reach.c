@@ -80,8 +80,8 @@ bool reach_ready(struct reach *reach)
     if (now_ms < reach->again_ms && reached == reach->reached)
         return false;
     reach->reached = reached;
+    reach->txn.renamed = false; /* what is wrong now says pg->why */
     if (connect(reach)) {
-        reach->txn.renamed = false;
         atomic_fetch_add(&reach->txn.shared->reached, 1);
         return true;
     }

@@ -24,9 +24,13 @@ static int64_t number(struct pg *pg, const char *query)
     pg_send_text(pg, query);
     pg_sync(pg);
     PGresult *result = pg_take(pg);
-    int64_t value = result != NULL ? pg_value_int64(pg, result, 0, 0) : -1;
+    bool any = pg->pq.PQntuples(result) > 0;
+    int64_t value = any ? pg_value_int64(pg, result, 0, 0) : -1;
     pg->pq.PQclear(result);
-    return pg_end(pg) ? value : -1;
+    bool asked = pg_end(pg);
+    if (asked && !any)
+        text_print(pg->why, sizeof pg->why, "the store is damaged: stockade.meta is empty");
+    return asked ? value : -1;
 }
 
 int64_t pg_schema_recognise(struct pg *pg)
