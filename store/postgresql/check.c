@@ -18,7 +18,6 @@ enum {
     SUBJECT_MAX = 160,
     LIKE_IT_MAX = 100,           /* findings of one kind that are reported one by one */
     TIMEOUT_MS = 10 * 60 * 1000, /* of one question */
-    SNAPSHOT_OLD_S = 5 * 60,
 };
 
 struct audit {
@@ -28,10 +27,9 @@ struct audit {
 
 /* 1 .. 2^53-1, as in fence/token.h. */
 #define AUDIT_TOKEN_MAX "9007199254740991"
-#define ID(column)      "convert_to('resource ' || " column ", 'UTF8')"
 
 /* What must hold, as SQL that finds where it does not. Each statement gives, for every place, what
- * it is about (bytes; NULL: nothing in particular) and what is wrong with it. */
+ * it is about (a name or an id; NULL: nothing in particular) and what is wrong with it. */
 static const struct rule {
     const char *kind, *sql;
 } rules[] = {
@@ -47,14 +45,13 @@ static const struct rule {
     {"schema", "SELECT NULL::bytea, count(*) || ' marks of session ' || session"
                " || ', which has not been' FROM stockade.mark WHERE session NOT BETWEEN 1 AND"
                " (SELECT session FROM stockade.meta) GROUP BY session"},
-    {"fence",
-     "SELECT " ID("id") ", 'its name is of ' || octet_length(name) || ' bytes'"
-                        " FROM stockade.resource WHERE octet_length(name) NOT BETWEEN 1 AND 512"},
+    {"fence", "SELECT id, 'its name is of ' || octet_length(name) || ' bytes'"
+              " FROM stockade.resource WHERE octet_length(name) NOT BETWEEN 1 AND 512"},
     {"fence", "SELECT name, count(*) || ' resources have this name' FROM stockade.resource"
               " GROUP BY name HAVING count(*) > 1"},
-    {"fence",
-     "SELECT name, 'its id is ' || id || ', which was not given out'"
-     " FROM stockade.resource, stockade.resource_id WHERE id < 1 OR id > last_value + 999"},
+    {"fence", "SELECT name, 'its id is ' || id || ', which was not given out'"
+              " FROM stockade.resource, stockade.resource_id"
+              " WHERE id < 1 OR id > last_value + 999"},
     {"fence", "SELECT name, 'its token is ' || token || ', not one of 1 to " AUDIT_TOKEN_MAX "'"
               " FROM stockade.resource WHERE token NOT BETWEEN 0 AND " AUDIT_TOKEN_MAX},
     {"fence", "SELECT name, 'its state is ' || state || ', and its token ' || token"
@@ -65,15 +62,15 @@ static const struct rule {
               " OR (state <> 1 AND holds <> 0)"},
     {"fence", "SELECT name, 'its lease has a TTL of ' || ttl_ms || ' ms, connection '"
               " || connection || ', and ' || octet_length(owner) || ' bytes for an owner'"
-              " FROM stockade.resource WHERE ttl_ms NOT BETWEEN 0 AND 86400000 OR connection < 0"
-              " OR octet_length(owner) > 512"},
+              " FROM stockade.resource WHERE ttl_ms NOT BETWEEN 0 AND 86400000"
+              " OR connection < 0 OR octet_length(owner) > 512"},
     {"fence", "SELECT name, 'it was granted in session ' || r.session || ', which has not been'"
               " FROM stockade.resource r, stockade.meta m"
               " WHERE r.session < 0 OR r.session > m.session"},
     {"fence", "SELECT name, 'its fence changed at ' || changed_ms FROM stockade.resource"
               " WHERE changed_ms < 0"},
-    {"fence", "SELECT name, 'receipts up to token ' || receipts_gone || ' are gone, and its token"
-              " is ' || token FROM stockade.resource, stockade.meta"
+    {"fence", "SELECT name, 'receipts up to token ' || receipts_gone || ' are gone, and its"
+              " token is ' || token FROM stockade.resource, stockade.meta"
               " WHERE receipts_gone < 0 OR receipts_gone > greatest(token, floor)"},
     {"value", "SELECT name, 'its type is ' || type || ', and it has '"
               " || CASE WHEN value IS NULL THEN 0 ELSE 1 END || ' strings and ' || count(field)"
@@ -82,28 +79,23 @@ static const struct rule {
               " ON f.resource = r.id GROUP BY r.id HAVING type NOT BETWEEN 0 AND 2"
               " OR (type = 1) <> (value IS NOT NULL) OR (type = 2) <> (count(field) > 0)"
               " OR fields <> count(field)"},
-    {"value",
-     "SELECT " ID(
-         "resource") ", count(*) || ' fields of a resource that is not there'"
-                     " FROM stockade.field WHERE resource NOT IN (SELECT id FROM stockade.resource)"
-                     " GROUP BY resource"},
-    {"value",
-     "SELECT " ID(
-         "resource") ", 'a field is of ' || octet_length(field) || ' bytes'"
-                     " FROM stockade.field WHERE octet_length(field) NOT BETWEEN 1 AND 512"},
-    {"receipt", "SELECT " ID("resource") ", count(*) || ' receipts of a resource that is not"
-                                         " there' FROM stockade.receipt WHERE resource NOT IN"
-                                         " (SELECT id FROM stockade.resource) GROUP BY resource"},
+    {"value", "SELECT resource, count(*) || ' fields of a resource that is not there'"
+              " FROM stockade.field f WHERE NOT EXISTS(SELECT FROM stockade.resource r"
+              " WHERE r.id = f.resource) GROUP BY resource"},
+    {"value", "SELECT resource, 'a field is of ' || octet_length(field) || ' bytes'"
+              " FROM stockade.field WHERE octet_length(field) NOT BETWEEN 1 AND 512"},
+    {"receipt", "SELECT resource, count(*) || ' receipts of a resource that is not there'"
+                " FROM stockade.receipt t WHERE NOT EXISTS(SELECT FROM stockade.resource r"
+                " WHERE r.id = t.resource) GROUP BY resource"},
     {"receipt", "SELECT r.name, 'a receipt of token ' || t.token || ', and its token is '"
-                " || r.token FROM stockade.receipt t JOIN stockade.resource r ON r.id = t.resource"
-                " WHERE t.token NOT BETWEEN 1 AND r.token"},
-    {"receipt",
-     "SELECT " ID("resource") ", 'a receipt with an ID of ' || octet_length(id)"
-                              " || ' bytes, written at ' || written_ms FROM stockade.receipt"
-                              " WHERE octet_length(id) NOT BETWEEN 1 AND 512 OR written_ms < 0"},
-    {"receipt", "SELECT r.name, 'receipts of token ' || t.token || ', which has ended, would never"
-                " be removed' FROM (SELECT DISTINCT resource, token FROM stockade.receipt) t"
-                " JOIN stockade.resource r ON r.id = t.resource"
+                " || r.token FROM stockade.receipt t JOIN stockade.resource r"
+                " ON r.id = t.resource WHERE t.token NOT BETWEEN 1 AND r.token"},
+    {"receipt", "SELECT resource, 'a receipt with an ID of ' || octet_length(id)"
+                " || ' bytes, written at ' || written_ms FROM stockade.receipt"
+                " WHERE octet_length(id) NOT BETWEEN 1 AND 512 OR written_ms < 0"},
+    {"receipt", "SELECT r.name, 'receipts of token ' || t.token || ', which has ended, would"
+                " never be removed' FROM (SELECT DISTINCT resource, token FROM stockade.receipt)"
+                " t JOIN stockade.resource r ON r.id = t.resource"
                 " WHERE (r.state <> 1 OR t.token <> r.token) AND NOT EXISTS(SELECT FROM"
                 " stockade.retired e WHERE e.resource = t.resource AND e.token = t.token)"},
     {"receipt", "SELECT r.name, 'receipts of token ' || token || ' would never be removed: its"
@@ -111,43 +103,38 @@ static const struct rule {
                 " AND receipts_token <> token AND EXISTS(SELECT FROM stockade.receipt t"
                 " WHERE t.resource = r.id AND t.token = r.token)"},
     /* A resource that was forgotten may still be named here, one that never was may not. */
-    {"receipt",
-     "SELECT " ID(
-         "resource") ", 'token ' || token || ' of it ended at ' || retired_ms"
-                     " || ', as if it had been granted' FROM stockade.retired, stockade.resource_id"
-                     " WHERE resource NOT BETWEEN 1 AND last_value + 999 OR retired_ms < 0"
-                     " OR token NOT BETWEEN 1 AND " AUDIT_TOKEN_MAX},
-    {AUDIT_WARNING,
-     "SELECT NULL::bytea, 'this is a copy, or another timeline, that no daemon has opened yet: the"
-     " first one that does raises the floor' FROM stockade.meta WHERE identity IS NOT NULL"
-     " AND (identity, timeline) IS DISTINCT FROM (stockade.identity(), stockade.timeline())"},
-    {AUDIT_WARNING,
-     "SELECT NULL::bytea, name || ' = off: a loss of power may lose or damage what was"
-     " acknowledged' FROM pg_settings WHERE name IN ('fsync', 'full_page_writes')"
-     " AND setting = 'off'"},
-    {AUDIT_WARNING,
-     "SELECT NULL::bytea, 'no synchronous standby (synchronous_standby_names): a failover loses"
-     " acknowledged writes' WHERE NOT stockade.is_replicated()"},
-    {AUDIT_WARNING,
-     "SELECT NULL::bytea, 'synchronous_commit = ' || reset_val || ' for programs of your own:"
-     " their commits ' || CASE reset_val WHEN 'remote_write' THEN"
-     " 'may be lost with the standby''s power' ELSE 'may be lost' END"
-     " FROM pg_settings WHERE name = 'synchronous_commit'"
-     " AND reset_val NOT IN ('on', 'remote_apply')"},
-    {AUDIT_WARNING,
-     "SELECT NULL::bytea, 'max_prepared_transactions = ' || setting || ': a prepared transaction"
-     " keeps its row locks after its session has ended' FROM pg_settings"
-     " WHERE name = 'max_prepared_transactions' AND setting::int > 0"},
-    {AUDIT_WARNING,
-     "SELECT NULL::bytea, 'the prepared transaction ' || quote_literal(gid) || ' of '"
-     " || quote_literal(owner) || ' is open since ' || date_trunc('second', prepared)"
-     " FROM pg_prepared_xacts WHERE database = current_database()"},
-    {AUDIT_WARNING,
-     "SELECT NULL::bytea, 'process ' || pid || ' (' || coalesce(nullif(application_name, ''),"
-     " usename, '?') || ') has a transaction open since ' || date_trunc('second', xact_start)"
-     " || ', which keeps dead rows: tables grow' FROM pg_stat_activity"
-     " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-     " AND xact_start < clock_timestamp() - interval '5 minutes'"},
+    {"receipt", "SELECT resource, 'token ' || token || ' of it ended at ' || retired_ms"
+                " || ', as if it had been granted' FROM stockade.retired, stockade.resource_id"
+                " WHERE resource NOT BETWEEN 1 AND last_value + 999 OR retired_ms < 0"
+                " OR token NOT BETWEEN 1 AND " AUDIT_TOKEN_MAX},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'this is a copy, or another timeline, that no daemon has"
+                    " opened yet: the first one that does raises the floor' FROM stockade.meta"
+                    " WHERE identity IS NOT NULL AND (identity, timeline)"
+                    " IS DISTINCT FROM (stockade.identity(), stockade.timeline())"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, name || ' = off: a loss of power may lose or damage what"
+                    " was acknowledged' FROM pg_settings"
+                    " WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off'"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'no synchronous standby (synchronous_standby_names): a"
+                    " failover loses acknowledged writes' WHERE NOT stockade.is_replicated()"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'synchronous_commit = ' || reset_val"
+                    " || ' for programs of your own: their commits ' || CASE reset_val"
+                    " WHEN 'remote_write' THEN 'may be lost with the standby''s power'"
+                    " ELSE 'may be lost' END FROM pg_settings WHERE name = 'synchronous_commit'"
+                    " AND reset_val NOT IN ('on', 'remote_apply')"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'max_prepared_transactions = ' || setting"
+                    " || ': a prepared transaction keeps its row locks after its session has"
+                    " ended' FROM pg_settings WHERE name = 'max_prepared_transactions'"
+                    " AND setting::int > 0"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'the prepared transaction ' || quote_literal(gid)"
+                    " || ' of ' || quote_literal(owner) || ' is open since '"
+                    " || date_trunc('second', prepared) FROM pg_prepared_xacts"
+                    " WHERE database = current_database()"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'process ' || pid || ' (' || coalesce("
+                    "nullif(application_name, ''), usename, '?') || ') has a transaction open"
+                    " since ' || date_trunc('second', xact_start) || ', which keeps dead rows:"
+                    " tables grow' FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND pid <> pg_backend_pid() AND xact_start < clock_timestamp()"
+                    " - interval '5 minutes'"},
 };
 
 __attribute__((format(printf, 3, 4))) static void report(struct audit *audit, const char *kind,
@@ -166,11 +153,18 @@ __attribute__((format(printf, 3, 4))) static void report(struct audit *audit, co
     audit->call->found(audit->call->watch.context, kind, text);
 }
 
-/* For people: bytes that are not plain ASCII are \xNN. */
-static const char *subject(struct bytes name, char out[SUBJECT_MAX])
+/* For people: an id, or a name in which bytes that are not plain ASCII are \xNN. */
+static const char *subject(const struct pg *pg, const PGresult *result, int row,
+                           char out[SUBJECT_MAX])
 {
+    struct bytes name = pg_value_bytes(pg, result, row, 0);
     char *end = out;
 
+    if (pg->pq.PQftype(result, 0) == PG_INT8) {
+        text_print(out, SUBJECT_MAX, "resource %lld",
+                   (long long)pg_value_int64(pg, result, row, 0));
+        return out;
+    }
     for (size_t i = 0; i < name.len; i++) {
         unsigned char byte = (unsigned char)name.data[i];
         bool plain = byte >= ' ' && byte <= '~' && byte != '\\';
@@ -220,8 +214,8 @@ static void run_rule(struct audit *audit, const struct rule *rule)
         if (pg->pq.PQgetisnull(result, i, 0))
             report(audit, rule->kind, "%.*s", (int)text.len, text.data);
         else
-            report(audit, rule->kind, "%s: %.*s", subject(pg_value_bytes(pg, result, i, 0), name),
-                   (int)text.len, text.data);
+            report(audit, rule->kind, "%s: %.*s", subject(pg, result, i, name), (int)text.len,
+                   text.data);
     }
     pg->pq.PQclear(result);
     if (count <= LIKE_IT_MAX)

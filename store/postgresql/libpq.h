@@ -23,6 +23,7 @@
     X(PQfinish)                                                                                    \
     X(PQflush)                                                                                     \
     X(PQfreemem)                                                                                   \
+    X(PQftype)                                                                                     \
     X(PQgetCopyData)                                                                               \
     X(PQgetResult)                                                                                 \
     X(PQgetisnull)                                                                                 \

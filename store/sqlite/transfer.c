@@ -56,6 +56,9 @@ static const struct {
                          " VALUES(?1, ?2, ?3, x'')"}},
 };
 
+/* 64 MB: names come in no order, and what does not fit is written again and again. */
+static const char cache_setup[] = "PRAGMA cache_size = -65536";
+
 static struct sqlite_transfer *of(struct transfer *transfer)
 {
     return (struct sqlite_transfer *)transfer;
@@ -352,7 +355,7 @@ static bool open_it(struct sqlite_transfer *transfer, char *why, size_t why_size
     }
     transfer->base.made = !has_rows(transfer->path);
     transfer->db = db_open(transfer->path, DB_OFFLINE, why, why_size);
-    return transfer->db != NULL &&
+    return transfer->db != NULL && db_exec(transfer->db, cache_setup) == SQLITE_OK &&
            (transfer->use == TRANSFER_HOLD ||
             schema_prepare(transfer->db, transfer->path, NULL, why, why_size));
 }
