@@ -45,9 +45,7 @@ struct store_command {
 #define STORE_OPTION_ROW                                                                           \
     {                                                                                              \
         "store", OPTION_TEXT, offsetof(struct store_settings, store), 0, 0, "URI",                 \
-            "the store: sqlite:PATH or postgresql://... (STOCKADE_STORE, or "                      \
-            "sqlite:./stockade.db)",                                                               \
-            NULL                                                                                   \
+            "sqlite:PATH or postgresql://... (STOCKADE_STORE, or sqlite:./stockade.db)", NULL      \
     }
 
 /* Is it a store's URI? Complains where it is not. */
@@ -347,7 +345,7 @@ static const struct option_row move_rows[] = {
     {"from", OPTION_TEXT, offsetof(struct store_settings, from), 0, 0, "URI",
      "the store as it is: sqlite:PATH or postgresql://...", NULL},
     {"to", OPTION_TEXT, offsetof(struct store_settings, to), 0, 0, "URI",
-     "a store that was never used, of the same kind or another; made where there is none", NULL},
+     "one that was never used, of this kind or the other; made where it is missing", NULL},
 };
 static const struct option_table move_table = {
     .command = "stockade move",

@@ -141,7 +141,7 @@ def test_p2_a_floor_moves_along(rig, ops, uri):
     assert cycle(rig.daemon(store=uri).client(), "never") > floor
 
 
-def test_who_works_on_the_old_file_is_refused_and_told_where_to_go(rig, ops, database, uri):
+def test_who_works_on_the_old_file_is_told_where_to_go(rig, ops, database, uri):
     daemon = rig.daemon(store=sqlite(rig))
     tokens = furnish(daemon.client())
     ops.moved(sqlite(rig), uri)
@@ -157,7 +157,7 @@ def test_who_works_on_the_old_file_is_refused_and_told_where_to_go(rig, ops, dat
     expect_furnished(rig.daemon(store=uri).client(), tokens)
 
 
-def test_who_works_on_the_old_database_is_refused_and_told_where_to_go(rig, ops, database, uri):
+def test_who_works_on_the_old_database_is_told_where_to_go(rig, ops, database, uri):
     daemon = rig.daemon(store=uri)
     tokens = furnish(daemon.client())
     target = sqlite(rig, "new.db")
@@ -199,8 +199,9 @@ KILLS = ("rows are put", "the old store is closed", "the new store has it")
 
 
 @pytest.mark.parametrize("when", KILLS)
-def test_a_move_that_is_killed_leaves_one_store_and_is_done_by_the_same_again(
-        rig, ops, database, uri, furnished, when):
+def test_a_move_that_is_killed_is_done_by_the_same_command(rig, ops, database, uri, furnished,
+                                                           when):
+    """Meanwhile the old store goes on, or neither takes writes."""
     source, tokens = furnished
     relay = rig.relay(("127.0.0.1", database.server.port))
     hidden = database.uri_at(relay.address)
@@ -336,8 +337,8 @@ def test_a_copy_that_no_daemon_has_opened_does_not_move(rig, ops, database, uri)
 
 @pytest.mark.parametrize("running", [True, False], ids=["running", "stopped"])
 @pytest.mark.parametrize("lost", [False, True], ids=["there", "lost"])
-def test_p2_tokens_from_before_a_restore_never_fit_and_new_ones_are_larger(rig, ops, database, uri,
-                                                                           running, lost):
+def test_p2_no_token_from_before_a_restore_fits(rig, ops, database, uri, running, lost):
+    """And new ones are larger."""
     daemon = rig.daemon(store=uri)
     client = daemon.client()
     tokens = furnish(client)
@@ -601,7 +602,8 @@ def test_each_damage_of_rows_is_found_and_named(rig, ops, database, uri):
     expect_found(ops, uri, damage)
 
 
-def test_what_has_become_of_the_schema_is_found_and_the_rest_still_asked(rig, ops, database, uri):
+def test_what_has_become_of_the_schema_is_found(rig, ops, database, uri):
+    """And the rest is still asked."""
     furnish(rig.daemon(store=uri).client())
     for sql, *_ in OBJECTS:
         database.sql(sql)
