@@ -345,7 +345,7 @@ static const struct option_row move_rows[] = {
     {"from", OPTION_TEXT, offsetof(struct store_settings, from), 0, 0, "URI",
      "the store as it is: sqlite:PATH or postgresql://...", NULL},
     {"to", OPTION_TEXT, offsetof(struct store_settings, to), 0, 0, "URI",
-     "one that was never used, of this kind or the other; made where it is missing", NULL},
+     "one that was never used, of either kind; made where there is none", NULL},
 };
 static const struct option_table move_table = {
     .command = "stockade move",
@@ -358,7 +358,7 @@ static const struct option_table move_table = {
         "Daemons may be at work on the old store: their writes wait meanwhile (longer than 5 s:\n"
         "STORE), and are refused in the end. If the move fails, or its process ends, the old\n"
         "store is as it was, or the same command does the rest; it says which.\n\n"
-        "Your own tables in the old file stay there, with their guards. To go back, move to a\n"
+        "Your own tables stay where they are, with their guards. To go back, move to a\n"
         "third store; or restore a backup over the old one, which ends its leases.",
     OPTION_ROWS(move_rows),
 };

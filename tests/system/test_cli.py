@@ -225,8 +225,8 @@ def test_wrong_usage_is_2_and_one_line(tool, words, said):
 
 
 @pytest.mark.parametrize("command", [
-    "", "demo oversell", "demo basket", "replay", "backup", "restore", "check", "move", "get", "set",
-    "take", "lease", "revoke", "leases", "lock"])
+    "", "demo oversell", "demo basket", "replay", "backup", "restore", "check", "move", "get",
+    "set", "take", "lease", "revoke", "leases", "lock"])
 def test_help_goes_to_stdout_and_exits_with_0(tool, command):
     done = tool.run(*command.split(), "--help")
     assert done.returncode == 0 and done.stderr == ""
