@@ -266,7 +266,11 @@ bool pg_end(struct pg *pg)
     while (pg->conn != NULL && pg->expected > 0)
         pg->pq.PQclear(pg_take(pg));
     PGresult *result = next_result(pg);
-    check(pg->conn == NULL || pg->pq.PQresultStatus(result) == PGRES_PIPELINE_SYNC);
+    /* A backend that is ended between two messages says so in place of the trip's end. */
+    if (pg->conn != NULL && pg->pq.PQresultStatus(result) != PGRES_PIPELINE_SYNC) {
+        note_error(pg, result);
+        pg_drop(pg);
+    }
     pg->pq.PQclear(result);
     return pg->conn != NULL && !pg->failed;
 }
