@@ -85,8 +85,8 @@ bool reach_ready(struct reach *reach)
     if (now_ms < reach->again_ms && reached == reach->reached)
         return false;
     reach->reached = reached;
+    reach->txn.renamed = false; /* what is wrong now says pg->why */
     if (connect(reach)) {
-        reach->txn.renamed = false;
         atomic_fetch_add(&reach->txn.shared->reached, 1);
         return true;
     }
@@ -99,8 +99,10 @@ bool reach_ready(struct reach *reach)
 void reach_note(struct reach *reach)
 {
     text_print(reach->why, sizeof reach->why, "%s",
-               reach->txn.renamed ? "the server's timeline or its replication has changed"
-                                  : reach->txn.pg.why);
+               reach->txn.renamed
+                   ? "the server's timeline, its replication or the store's place has "
+                     "changed"
+                   : reach->txn.pg.why);
 }
 
 void reach_failed(struct reach *reach)

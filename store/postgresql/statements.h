@@ -25,12 +25,15 @@
     /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
      * first. */                                                                                   \
     X(STATE, "SELECT floor, " PG_NOW ", timeline IS DISTINCT FROM stockade.timeline()"             \
-             " OR replicated <> stockade.is_replicated() FROM stockade.meta")                      \
+             " OR replicated <> stockade.is_replicated() OR move_part IN (1, 3)"                   \
+             " OR split_part(identity, '/', 3) <> 'stockade.resource'::regclass::oid::text"        \
+             " FROM stockade.meta")                                                                \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
                 " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \
                 " current_setting('fsync') = 'off',"                                               \
-                " replicated <> stockade.is_replicated() FROM stockade.meta")                      \
+                " replicated <> stockade.is_replicated(), move_part::int8, move_where"             \
+                " FROM stockade.meta")                                                             \
     X(IDENTITY_PUT, "UPDATE stockade.meta SET floor = least(9007199254740991, floor + $1),"        \
                     " session = session + CASE WHEN $1 > 0 THEN 1048576 ELSE 0 END,"               \
                     " identity = stockade.identity(), timeline = stockade.timeline(),"             \

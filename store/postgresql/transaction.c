@@ -353,8 +353,9 @@ static bool load(struct pg_txn *txn, bool ends)
     if (ids)
         take_ids(txn);
     free_wishes(&wishes);
-    txn->begun = pg->conn != NULL && !ends;
-    bool good = pg_end(pg) && (!ends || !pg->warned) && tell_locked(txn);
+    bool done = pg_end(pg);
+    txn->begun = pg->conn != NULL && (!ends || !done); /* after an error it was not ended */
+    bool good = done && (!ends || !pg->warned) && tell_locked(txn);
     settle(txn);
     return good;
 }
