@@ -38,6 +38,9 @@ struct lease {
     int64_t connection; /* client id there, 0 = none */
     /* Read only: the store keeps them. */
     int64_t changed_ms;    /* when the fence was written last, or the row made; 0: no row */
+    int64_t change;        /* another number after each time that it was written */
+    int64_t age_ms;        /* so long ago that was at least, by a time that all who share the store
+                            * have; -1: there is none */
     int64_t receipts_gone; /* receipts of tokens up to this one may have been removed; where there
                             * is no row, any up to the floor */
 };

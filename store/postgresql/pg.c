@@ -132,6 +132,7 @@ static void begin_trip(struct pg *pg)
     if (pg->expected == 0) {
         pg->failed = pg->warned = false;
         pg->why[0] = pg->sqlstate[0] = '\0';
+        pg->sent_ms = clock_now_ms(&clock_monotonic);
     }
 }
 

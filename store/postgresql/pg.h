@@ -35,6 +35,7 @@ struct pg {
 
     struct libpq pq; /* loaded by the first pg_connect */
     PGconn *conn;    /* NULL: not connected */
+    int64_t sent_ms; /* when the trip began, by clock_monotonic */
     int64_t deadline_ms;
     size_t expected; /* statements of the trip whose result was not taken */
     bool failed;     /* a statement of the trip has failed */

@@ -94,7 +94,7 @@ bool reach_ready(struct reach *reach)
 void reach_note(struct reach *reach)
 {
     text_print(reach->why, sizeof reach->why, "%s",
-               reach->txn.renamed ? "the server's timeline or its replication has changed"
+               reach->txn.renamed ? "the server's timeline, replication or clock has changed"
                                   : reach->txn.pg.why);
 }
 

@@ -111,6 +111,7 @@ static void dispose(struct pg_store *store)
     pthread_mutex_destroy(&store->apart.lock);
     finished_destroy(&store->finished);
     reasons_destroy(&store->reasons);
+    pg_clock_destroy(&store->shared.clock);
     mem_free_secret(store->uri);
     free(store);
 }
@@ -214,6 +215,7 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     store->uri = mem_strdup(options->path);
     finished_init(&store->finished, options->wake, options->context);
     reasons_init(&store->reasons);
+    pg_clock_init(&store->shared.clock);
     reach_init(&store->writer.reach, store->uri, "stockade writer", &store->shared, &store->reasons,
                options->log);
     reach_init(&store->apart.reach, store->uri, "stockade apart", &store->shared, &store->reasons,

@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "store/postgresql/clock.h"
 #include "store/postgresql/pg.h"
 #include "store/postgresql/set.h"
 #include "store/txn.h"
@@ -43,6 +44,7 @@ struct pg_shared {
     atomic_int_least64_t reached;  /* how often a connection was made */
     atomic_int_least64_t timeline; /* the newest one that was seen */
     atomic_bool unsafe;            /* the server has fsync = off */
+    struct pg_clock clock;
 };
 
 struct pg_txn {
@@ -56,8 +58,9 @@ struct pg_txn {
 
     /* The transaction under way. */
     bool begun;
-    bool renamed; /* the store, or its replication, is not what it was: identity.h */
-    int64_t floor, now_ms;
+    bool renamed; /* the store, its replication or clock is not what it was: identity.h */
+    int64_t floor;
+    int64_t now_ms, since_ms; /* the store's time (clock.h), read behind the locks of its rows */
     int64_t mark;             /* its number; 0: it has changed nothing */
     bool wrote;               /* something went past the set */
     bool has_floor;           /* alone */
