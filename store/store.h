@@ -85,6 +85,12 @@ struct store_stats {
     size_t batch_writes_max;         /* the largest batch so far */
     struct durations queued;         /* writes, until their batch began */
     struct durations commits_took;   /* those that changed something */
+    /* Of a database that others use, too; else 0. */
+    uint64_t lock_waits;        /* operations that left their batch because a row was locked */
+    uint64_t batch_reruns;      /* batches that ran again: others were quicker, or it was cut off */
+    uint64_t backends_ended;    /* of daemons that stood still with rows locked */
+    uint64_t oldest_snapshot_s; /* how old it is, that keeps dead rows, as it was looked at last */
+    struct durations barriers;  /* reads, until what they tell is replicated */
     bool writer_rests, reader_rests; /* the thread has nothing to do */
     enum store_state state;
     char why[STORE_WHY_MAX]; /* of the state, for people; empty: STORE_FINE */

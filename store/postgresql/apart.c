@@ -116,6 +116,17 @@ static void fail_queued(struct reach *reach, struct worker *worker, struct finis
     finished_close(finished, false);
 }
 
+/* Nobody is answered: the owner ends the process. */
+static void lose(const struct reach *reach, struct worker *worker, struct finished *finished)
+{
+    log_error(reach->log, "store %s: the outcome of a commit will never be known: it was in doubt "
+                          "for too long", reach->txn.pg.name);
+    if (finished->wake != NULL)
+        finished->wake(finished->context);
+    while (!worker_stopping(worker))
+        pause_for(POLL_MS);
+}
+
 enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct finished *finished,
                           int64_t mark)
 {
@@ -128,6 +139,10 @@ enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct fin
             ended = pg_outcome(&reach->txn, mark);
         if (ended != PG_UNKNOWN)
             break;
+        if (atomic_load(&reach->txn.shared->lost)) {
+            lose(reach, worker, finished);
+            break;
+        }
         reach_failed(reach);
         fail_queued(reach, worker, finished);
         pause_for(POLL_MS);

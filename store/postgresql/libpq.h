@@ -23,6 +23,7 @@
     X(PQfinish)                                                                                    \
     X(PQflush)                                                                                     \
     X(PQfreemem)                                                                                   \
+    X(PQnotifies)                                                                                  \
     X(PQgetResult)                                                                                 \
     X(PQgetisnull)                                                                                 \
     X(PQgetlength)                                                                                 \

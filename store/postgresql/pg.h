@@ -93,6 +93,11 @@ PGresult *pg_take(struct pg *pg);
 /* Waits for the end of the trip; results that nobody took are dropped. False: something failed. */
 bool pg_end(struct pg *pg);
 
+/* Between trips: calls `each` for what others have sent with NOTIFY meanwhile, not for our own, and
+ * adds to `*count` how many. False: the connection has failed. */
+bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), void *context,
+             size_t *count);
+
 /* Of a result's row. */
 int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column);
 bool pg_value_bool(const struct pg *pg, const PGresult *result, int row, int column);

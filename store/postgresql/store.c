@@ -76,8 +76,7 @@ static void collect(struct store *base)
 
 static bool lost(const struct store *base)
 {
-    (void)base;
-    return false;
+    return atomic_load(&((const struct pg_store *)base)->shared.lost);
 }
 
 static int64_t session(const struct store *base)

@@ -604,6 +604,7 @@ static void send_marks(struct pg_txn *txn)
 {
     txn->last_mark += txn->last_mark == 0 && !txn->counts ? 1 : 2;
     txn->mark = txn->last_mark;
+    txn->mark_ms = txn->now_ms;
     if (txn->mark % MARKS_KEPT < 2)
         send_mark(txn, PG_MARKS_PRUNE, txn->mark);
     send_mark(txn, PG_MARK, txn->mark);
@@ -688,5 +689,9 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
         pg_drop(pg);
     if (!good)
         return PG_UNKNOWN;
+    if (is_void && txn->now_ms - txn->mark_ms > PG_MARK_KEPT_MS / 2) {
+        atomic_store(&txn->shared->lost, true);
+        return PG_UNKNOWN;
+    }
     return is_void ? PG_NOT : PG_COMMITTED;
 }

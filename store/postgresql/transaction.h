@@ -38,12 +38,16 @@ enum pg_ended {
     PG_UNKNOWN, /* the mark tells: pg_outcome */
 };
 
+/* A mark goes when it is so old; whoever is in doubt for half as long will never know. */
+#define PG_MARK_KEPT_MS (7 * 24 * 3600 * INT64_C(1000))
+
 /* Of the store, shared by its threads. */
 struct pg_shared {
     atomic_int_least64_t session;  /* of this opening; 0: the database was not reached yet */
     atomic_int_least64_t reached;  /* how often a connection was made */
     atomic_int_least64_t timeline; /* the newest one that was seen */
     atomic_bool unsafe;            /* the server has fsync = off */
+    atomic_bool lost;              /* the outcome of a commit will never be known */
     struct pg_clock clock;
 };
 
@@ -61,7 +65,7 @@ struct pg_txn {
     bool renamed; /* the store, its replication or clock is not what it was: identity.h */
     int64_t floor;
     int64_t now_ms, since_ms; /* the store's time (clock.h), read behind the locks of its rows */
-    int64_t mark;             /* its number; 0: it has changed nothing */
+    int64_t mark, mark_ms;    /* its number, 0: it has changed nothing; its time */
     bool wrote;               /* something went past the set */
     bool has_floor;           /* alone */
     int64_t next_id, ids_end; /* ids of new resources, across transactions */
@@ -101,7 +105,7 @@ enum pg_ended pg_commit(struct pg_txn *txn);
 /* Gives the transaction up. The set is empty after. */
 void pg_roll_back(struct pg_txn *txn);
 /* On a connection that was made anew: what became of the transaction of that mark? PG_COMMITTED
- * (and replicated), PG_NOT, or PG_UNKNOWN: the server could not be asked. */
+ * (and replicated), PG_NOT, or PG_UNKNOWN: the server could not be asked, or shared->lost. */
 enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark);
 
 #endif

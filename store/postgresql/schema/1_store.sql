@@ -9,7 +9,7 @@ CREATE SCHEMA stockade;
 
 -- One row. `replicated`: commits went to a synchronous standby when it was looked at last.
 -- clock_ms: what the wall clock is corrected by, and the correction's number; noted_*: what the
--- store's time was once a minute, with the wall clock of whoever noted it (identity.c).
+-- store's time was when it was looked at last, with the wall clock of whoever noted it (identity.c).
 CREATE TABLE stockade.meta(
   one boolean PRIMARY KEY DEFAULT true CHECK(one),
   version int8 NOT NULL,
