@@ -7,8 +7,8 @@
 #include "store/postgresql/statements.h"
 
 enum {
-    LOOK_AFTER_MS = 400,  /* most locks are gone by then */
-    STILL_MS = 1500,      /* that a backend waits for its client, as seen, before it is ended */
+    LOOK_AFTER_MS = 400,   /* most locks are gone by then */
+    STILL_MS = 1500,       /* that a backend waits for its client, as seen, before it is ended */
     FORGET_AFTER_MS = 1000 /* nobody has found the row locked since */
 };
 
@@ -184,8 +184,10 @@ size_t blockers_look(struct blockers *blockers, struct reach *reach, const struc
         *good = ask(pg, &blocked);
         if (*good && blocked.pid != 0 &&
             clock_now_ms(&clock_monotonic) - blocked.still_ms >= STILL_MS && end(pg, &blocked)) {
-            log_warn(log, "store: a daemon stands still in mid-batch, and holds up others; ended: "
-                          "%s", blocked.holder);
+            log_warn(log,
+                     "store: a daemon stands still in mid-batch, and holds up others; ended: "
+                     "%s",
+                     blocked.holder);
             ended++;
             blocked.pid = 0;
         }

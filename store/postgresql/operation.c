@@ -141,6 +141,20 @@ static enum stk_error lease(struct store_txn *base, const struct resource *resou
     return STK_OK;
 }
 
+static enum stk_error await(struct store_txn *base, const struct resource *resource)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row = row_of(txn, resource);
+
+    if (row == NULL)
+        return STK_STORE;
+    if (row->now.waited)
+        return STK_OK;
+    struct content *now = set_change(&txn->set, row);
+    now->waited = now->put_fence = true;
+    return STK_OK;
+}
+
 /* Values. */
 
 /* Writes the type and the number of fields; receipts_token goes along. */
@@ -463,6 +477,7 @@ static const struct store_txn_impl operation_impl = {
     .resource_make = make,
     .fence_put = fence_put,
     .lease = lease,
+    .await = await,
     .each_live = pg_each_live,
     .each_key = pg_each_key,
     .count_keys = pg_count_keys,

@@ -13,8 +13,8 @@
     " coalesce(octet_length(value) <= 8192, true), CASE WHEN octet_length(value) <= 8192 THEN "    \
     "value END, changes, waited"                                                                   \
     " FROM stockade.resource WHERE name = ANY($1)"
-/* Who has locked a row, a backend `a` or a prepared transaction `p`: its number, its state's, may it
- * be ended, and a text for people. */
+/* Who has locked a row, a backend `a` or a prepared transaction `p`: its number, its state's, may
+ * it be ended, and a text for people. */
 #define PG_HOLDER_STATE "coalesce((extract(epoch FROM a.state_change) * 1000000)::int8, 0)"
 #define PG_HOLDER_STANDS                                                                           \
     "a.usename = current_user AND a.application_name LIKE 'stockade %'"                            \
@@ -132,12 +132,14 @@
     X(TELL, "SELECT pg_notify('stockade_freed', encode(n, 'hex'))"                                 \
             " FROM unnest($1::bytea[]) AS names(n)")                                               \
     X(HOLDER, PG_HOLDER_COLUMNS " FROM stockade.resource r"                                        \
-              " JOIN pg_locks l ON l.transactionid = r.xmax" PG_HOLDER_REST)                       \
-    X(HOLDER_OF_MANY, PG_HOLDER_COLUMNS " FROM stockade.resource r"                                \
-                      " CROSS JOIN LATERAL pg_get_multixact_members(r.xmax) m"                     \
-                      " JOIN pg_locks l ON l.transactionid = m.xid" PG_HOLDER_REST)                \
-    X(HOLDER_END, "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a WHERE a.pid = $1"    \
-                  " AND " PG_HOLDER_STATE " = $2 AND " PG_HOLDER_STANDS)                           \
+                                " JOIN pg_locks l ON l.transactionid = r.xmax" PG_HOLDER_REST)     \
+    X(HOLDER_OF_MANY,                                                                              \
+      PG_HOLDER_COLUMNS " FROM stockade.resource r"                                                \
+                        " CROSS JOIN LATERAL pg_get_multixact_members(r.xmax) m"                   \
+                        " JOIN pg_locks l ON l.transactionid = m.xid" PG_HOLDER_REST)              \
+    X(HOLDER_END, "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a"                      \
+                  " WHERE a.pid = $1::int8 AND " PG_HOLDER_STATE " = $2::int8"                     \
+                  " AND " PG_HOLDER_STANDS)                                                        \
     X(OLDEST_SNAPSHOT, "SELECT coalesce((SELECT x::text::int8 FROM (SELECT backend_xmin"           \
                        " FROM pg_stat_activity WHERE pid <> pg_backend_pid() UNION ALL"            \
                        " SELECT xmin FROM pg_replication_slots UNION ALL"                          \

@@ -7,6 +7,7 @@
  *   store-apart     apart.c: changes that go past the working set    stockade apart
  *   store-reader    reader.c: reads                                  stockade reader
  *   store-slow      the same for reads that may take long            stockade slow
+ *   store-watch     watch.c: news of leases, blockers, the time      stockade watch
  *
  * The database belongs to many: other daemons, programs with the library, the users' own. So
  * nothing is remembered from one transaction to the next but ids that nobody else has.
@@ -41,8 +42,12 @@ struct pg_store {
     struct pg_writer writer;
     struct apart apart;
     struct pg_reader readers[READS];
+    struct pg_watch watch;
     struct store_reasons reasons;
     struct finished finished;
+    /* The owner's. */
+    void (*on_freed)(void *context, struct bytes resource);
+    void *on_freed_context;
 };
 
 static struct pg_store *of(struct store *store)
@@ -71,7 +76,18 @@ static bool flush(struct store *base)
 
 static void collect(struct store *base)
 {
-    finished_collect(&of(base)->finished);
+    struct pg_store *store = of(base);
+
+    finished_collect(&store->finished);
+    if (store->on_freed != NULL)
+        pg_watch_collect(&store->watch, store->on_freed, store->on_freed_context);
+}
+
+static void listen_to(struct store *base, void (*on_freed)(void *context, struct bytes resource),
+                      void *context)
+{
+    of(base)->on_freed = on_freed;
+    of(base)->on_freed_context = context;
 }
 
 static bool lost(const struct store *base)
@@ -124,6 +140,8 @@ static void close_store(struct store *base)
     worker_stop(&store->apart.worker);
     for (size_t i = 0; i < READS; i++)
         worker_stop(&store->readers[i].worker);
+    pg_watch_stop(&store->watch);
+    store->on_freed = NULL; /* its owner may be gone */
     collect(base);
     dispose(store);
 }
@@ -132,6 +150,7 @@ static const struct store_impl impl = {
     .submit = submit,
     .flush = flush,
     .collect = collect,
+    .listen = listen_to,
     .lost = lost,
     .session = session,
     .stats = stats,
@@ -173,6 +192,7 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
     slow->context = &store->readers[READS_SLOW];
     bool started = worker_start(&store->writes);
     started &= worker_start(&store->apart.worker);
+    started &= pg_watch_start(&store->watch);
     started &= worker_start(quick);
     return worker_start(slow) && started;
 }
@@ -223,6 +243,11 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
                &store->reasons, options->log);
     reach_init(&store->readers[READS_SLOW].reach, store->uri, "stockade slow", &store->shared,
                &store->reasons, options->log);
+    reach_init(&store->watch.reach, store->uri, "stockade watch", &store->shared, &store->reasons,
+               NULL); /* of an outage the others tell */
+    store->watch.log = options->log;
+    store->watch.finished = &store->finished;
+    store->writer.watch = store->apart.watch = &store->watch;
     store->writer.reach.txn.counts = true;
     store->writer.worker = &store->writes;
     store->writer.apart = &store->apart;

@@ -13,7 +13,7 @@
 
 enum {
     REST_MS = 1000,
-    LOOK_MS = 100, /* while operations wait for rows */
+    LOOK_MS = 100,  /* while operations wait for rows */
     AGAIN_MS = 250, /* where the database is away */
     CHORES_MS = 10 * 1000,
     NAMES_BYTES_MAX = 256 * 1024, /* of each list; who is not told looks once a second */
@@ -185,8 +185,8 @@ static bool look_at_blockers(struct pg_watch *watch)
 
     if (now_ms < watch->look_ms)
         return true;
-    size_t ended = blockers_look(&watch->blockers, &watch->reach, watch->log, &watch->blocked,
-                                 &good);
+    size_t ended =
+        blockers_look(&watch->blockers, &watch->reach, watch->log, &watch->blocked, &good);
     watch->look_ms = now_ms + LOOK_MS;
     if (ended > 0)
         count(watch, ended, -1);
@@ -246,9 +246,9 @@ static bool is_stopping(struct pg_watch *watch)
 static void rest(struct pg_watch *watch, int ms)
 {
     const struct pg *pg = &watch->reach.txn.pg;
-    struct pollfd fds[] = {{.fd = watch->wake_fd, .events = POLLIN},
-                           {.fd = pg->conn != NULL ? pg->pq.PQsocket(pg->conn) : -1,
-                            .events = POLLIN}};
+    struct pollfd fds[] = {
+        {.fd = watch->wake_fd, .events = POLLIN},
+        {.fd = pg->conn != NULL ? pg->pq.PQsocket(pg->conn) : -1, .events = POLLIN}};
     eventfd_t none;
 
     (void)poll(fds, sizeof fds / sizeof *fds, ms);

@@ -120,6 +120,7 @@ static bool run(struct pg_writer *writer, struct batch *batch)
         txn->direct = rounds >= ROUNDS_MAX;
         start = run_from(txn, batch, start, &good);
     }
+    pg_watch_locked(writer->watch, &txn->set);
     return good && !txn->renamed;
 }
 
@@ -148,6 +149,7 @@ static enum pg_ended attempt(struct pg_writer *writer, struct batch *batch)
         ended = PG_AGAIN;
     }
     if (ended == PG_COMMITTED) {
+        pg_watch_tell(writer->watch, &txn->set);
         set_clear(&txn->set);
         reach_good(reach);
         return ended;
@@ -180,8 +182,10 @@ static void work_off(struct pg_writer *writer, struct batch *batch)
         wait_all(batch);
         return;
     }
-    for (int tries = 0; ended == PG_AGAIN && tries < TRIES; tries++)
+    for (int tries = 0; ended == PG_AGAIN && tries < TRIES; tries++) {
+        writer->reruns += tries > 0;
         ended = attempt(writer, batch);
+    }
     if (ended != PG_COMMITTED) {
         reach_failed(&writer->reach);
         writer->failed_commits++;
@@ -201,18 +205,21 @@ static bool has_waited_long(struct store_op *op, int64_t now_ms)
 static void keep(struct pg_writer *writer, struct store_op *op, struct list *done)
 {
     bool full = writer->waiting_count >= writer->worker->queue_max;
+    char why[STORE_WHY_MAX];
 
+    writer->lock_waits += op->waits_since_ms == 0;
     if (!full && !has_waited_long(op, clock_now_ms(&clock_monotonic)) &&
         !worker_stopping(writer->worker)) {
         list_append(&writer->waiting, &op->link);
         writer->waiting_count++;
         return;
     }
-    if (full)
+    if (full) {
         op->error = STK_BUSY;
-    else
-        reasons_fail(writer->reach.reasons, op,
-                     "another transaction has had the resource's row locked for 10 s");
+    } else {
+        blockers_why(&writer->watch->blockers, op->about, why);
+        reasons_fail(writer->reach.reasons, op, why);
+    }
     list_append(done, &op->link);
 }
 
@@ -241,6 +248,8 @@ static void hand_back(struct pg_writer *writer, struct list *done, size_t count)
     text_print(stats->why, sizeof stats->why, "%s", fails ? writer->reach.why : "");
     stats->commits = writer->commits;
     stats->failed_commits = writer->failed_commits;
+    stats->lock_waits = writer->lock_waits;
+    stats->batch_reruns = writer->reruns;
     stats->queued = writer->queued;
     stats->commits_took = writer->commits_took;
     stats->writes += count;
