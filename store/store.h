@@ -66,7 +66,7 @@ struct store_op {
     store_done *done;
     int64_t submitted_us; /* on the store's clock, to measure its queue */
     enum stk_error error;
-    const char *why;  /* of STK_STORE, for people, as long as the store lives; NULL: unknown */
+    const char *why;  /* of STK_STORE, for people; good within `done`; NULL: unknown */
     struct list link; /* the store's own; so the next */
     int64_t waits_since_ms;
 };

@@ -74,10 +74,11 @@ bool pg_clock_look(struct pg_clock *clock, const struct pg_clock_look *look, int
     return good;
 }
 
-void pg_clock_begin(struct pg_clock *clock, const struct pg_clock_look *look)
+void pg_clock_follow(struct pg_clock *clock, const struct pg_clock_look *look)
 {
     pthread_mutex_lock(&clock->lock);
-    begin(clock, look);
+    if (!clock->known || look->number != clock->number)
+        begin(clock, look);
     pthread_mutex_unlock(&clock->lock);
 }
 
@@ -108,7 +109,7 @@ bool pg_clock_error_ms(struct pg_clock *clock, const struct pg_clock_look *look,
     copy = *clock;
     pthread_mutex_unlock(&clock->lock);
     *error_ms = 0;
-    if (!copy.known || copy.number != look->number)
+    if (!copy.known || look->number > copy.number)
         return false;
     if (!agrees(&copy, look)) /* the smaller time: nothing is too old by it */
         *error_ms = look->now_ms - (look->got_ms + smaller(copy.least_ms, copy.most_ms));

@@ -51,15 +51,16 @@ void pg_clock_destroy(struct pg_clock *clock);
 /* Compare. True: `*since_ms` is what pg_clock_age_ms needs. False: the clock has jumped, or the
  * correction in the look is an old one; the look is forgotten. */
 bool pg_clock_look(struct pg_clock *clock, const struct pg_clock_look *look, int64_t *since_ms);
-/* Go on from this look, whatever was before: its correction is the one that counts. */
-void pg_clock_begin(struct pg_clock *clock, const struct pg_clock_look *look);
+/* The correction in this look is the one that counts from now on. */
+void pg_clock_follow(struct pg_clock *clock, const struct pg_clock_look *look);
 /* This server tells the time from now on. Where it is another one than before, dates are trusted
  * from the next look on. */
 void pg_clock_of(struct pg_clock *clock, struct bytes server);
 /* Was there a look? */
 bool pg_clock_is_known(struct pg_clock *clock);
-/* Return by how much the look is wrong, going by those before it: 0 where it agrees. False: there
- * was none under its correction. */
+/* By how much is the look wrong, going by those before it? 0: it agrees. An old correction is none
+ * that somebody has made since: a failover has lost the newer one. False: there is nothing to go
+ * by, since this is the first look, or somebody has made a correction since the last one. */
 bool pg_clock_error_ms(struct pg_clock *clock, const struct pg_clock_look *look, int64_t *error_ms);
 
 /* Return how long ago something was dated at least, at the store's time `now_ms`. */

@@ -98,8 +98,7 @@ static bool settle_clock(struct pg_txn *txn)
         if (!known && !pg_clock_is_known(clock))
             error_ms = pg_clock_gap_error_ms(&note, &look, clock_wall_us(&clock_monotonic) / 1000);
         if (error_ms == 0) {
-            if (!known)
-                pg_clock_begin(clock, &look);
+            pg_clock_follow(clock, &look);
             return true;
         }
         if (!correct_clock(txn, error_ms, look.number))

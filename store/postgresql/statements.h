@@ -137,7 +137,7 @@
       PG_HOLDER_COLUMNS " FROM stockade.resource r"                                                \
                         " CROSS JOIN LATERAL pg_get_multixact_members(r.xmax) m"                   \
                         " JOIN pg_locks l ON l.transactionid = m.xid" PG_HOLDER_REST)              \
-    X(HOLDER_END, "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a"                      \
+    X(HOLDER_END, "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a"                     \
                   " WHERE a.pid = $1::int8 AND " PG_HOLDER_STATE " = $2::int8"                     \
                   " AND " PG_HOLDER_STANDS)                                                        \
     X(OLDEST_SNAPSHOT, "SELECT coalesce((SELECT x::text::int8 FROM (SELECT backend_xmin"           \

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.xdist_group("postgresql")
 
 HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS
-GRACE_SECONDS = 1.0  # that a lease is held beyond its TTL: what may be unseen of the clock, and more
+GRACE_SECONDS = 1.0  # that a lease is held beyond its TTL, as a small jump is not seen
 
 
 @pytest.fixture
@@ -136,6 +136,11 @@ def test_leases_are_held_for_their_full_time_by_a_new_server_process(rig):
 
 # Waking.
 
+def await_flag(database, resource):
+    wait_until(lambda: database.sql("SELECT waited FROM stockade.resource WHERE name = %s",
+                                    resource.encode()) == [(True,)], "somebody waits for it")
+
+
 def test_a_waiter_is_woken_at_once_by_a_release_at_another_daemon(rig, database, uri):
     holder, waiter = rig.daemon(store=uri), rig.daemon(store=uri)
     here, there, looker = holder.client(), waiter.client(), waiter.client()
@@ -144,8 +149,7 @@ def test_a_waiter_is_woken_at_once_by_a_release_at_another_daemon(rig, database,
         resource = f"r{number}"
         token = here.token(resource)
         there.send("ACQUIRE", resource, 60000, "WAIT", 30000)
-        wait_until(lambda: database.sql("SELECT 1 FROM stockade.resource WHERE name = %s AND waited",
-                                        resource.encode()), "it says that it waits")
+        await_flag(database, resource)
         with Stopwatch() as watch:
             here.send("RELEASE", resource, token)
             assert there.read()[0] > token
@@ -162,15 +166,14 @@ def test_a_waiter_is_woken_by_every_end_at_another_daemon(rig, database, uri, ho
     ephemeral, other, waiter = here.client(), here.client(), there.client()
     token = ephemeral.token("r", 60000, "EPHEMERAL")
     waiter.send("ACQUIRE", "r", 60000, "WAIT", 30000)
-    wait_until(lambda: database.sql("SELECT 1 FROM stockade.resource WHERE waited"),
-               "it says that it waits")
+    await_flag(database, "r")
     with within(patience(0.8)):
         if how == "close":
             ephemeral.close()
         else:
             other("REVOKE", "r")
         assert waiter.read()[0] > token
-    assert not database.sql("SELECT 1 FROM stockade.resource WHERE waited")
+    assert database.sql("SELECT waited FROM stockade.resource") == [(False,)]
 
 
 def test_who_waits_for_a_lease_elsewhere_looks_once_a_second(rig, database, uri):
@@ -247,3 +250,51 @@ def test_who_has_had_a_row_locked_for_long_is_named(rig, database, uri):
                                     "transaction since 1")
         assert ask(user, "SELECT 1") == [(1,)], "it was let live"
     assert daemon.metric("store_backends_ended_total") == 0
+
+
+@pytest.mark.slow
+def test_the_age_of_the_oldest_snapshot_is_told(rig, database, uri):
+    daemon = rig.daemon(store=uri)
+    daemon.client().token("r")
+    with database.connect() as user:
+        ask(user, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+        ask(user, "SELECT 1")
+        wait_until(lambda: daemon.metric("store_oldest_snapshot_seconds") >= 8, "it is told", 40)
+    wait_until(lambda: daemon.metric("store_oldest_snapshot_seconds") < 8, "it has gone", 40)
+    assert daemon.metric("store_barrier_seconds_count") > 0
+
+
+# Marks.
+
+def test_marks_are_forgotten_when_nobody_can_be_in_doubt_any_more(rig, database, uri):
+    rig.daemon(store=uri).client().token("r")
+    rig.processes[-1].stop()
+    database.sql("UPDATE stockade.mark SET written_ms = written_ms - %s", 6 * DAY_MS)
+    database.sql("INSERT INTO stockade.mark SELECT 0, 2, written_ms - %s, false"
+                 " FROM stockade.mark LIMIT 1", 2 * DAY_MS)
+    rig.daemon(store=uri)
+    wait_until(lambda: not database.sql("SELECT 1 FROM stockade.mark WHERE session = 0"),
+               "the old one is gone", 15)
+    assert database.sql("SELECT 1 FROM stockade.mark WHERE session = 1")
+
+
+def test_a_daemon_that_will_never_know_an_outcome_ends_without_an_answer(rig, database):
+    """It was cut off for so long that its mark may have been forgotten."""
+    relay = rig.relay(("127.0.0.1", database.server.port))
+    daemon = rig.daemon(store=database.uri_at(relay.address))
+    client = daemon.client()
+    token = client.token("stock")
+    relay.hold("up", b"MARK")
+    client.send("FENCED", token, "SET", "stock", "1")
+    wait_until(lambda: relay.kept("up"), "the commit is held", 10)
+    relay.refuse()
+    relay.cut()
+    relay.let("up")
+    database.sql("UPDATE stockade.meta SET clock_ms = clock_ms + %s,"
+                 " clock_number = clock_number + 1", 4 * DAY_MS)
+    relay.accept()
+    daemon.expected_status = 70
+    assert daemon.wait(20) == 70
+    with pytest.raises((OSError, EOFError)):
+        client.read(timeout=1)
+    assert "will never be known" in daemon.log()

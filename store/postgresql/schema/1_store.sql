@@ -8,8 +8,8 @@
 CREATE SCHEMA stockade;
 
 -- One row. `replicated`: commits went to a synchronous standby when it was looked at last.
--- clock_ms: what the wall clock is corrected by, and the correction's number; noted_*: what the
--- store's time was when it was looked at last, with the wall clock of whoever noted it (identity.c).
+-- clock_*: by what the server's wall clock is corrected, and the number of the correction. noted_*:
+-- the store's time when it was noted last, and the wall clock of whoever noted it (identity.c).
 CREATE TABLE stockade.meta(
   one boolean PRIMARY KEY DEFAULT true CHECK(one),
   version int8 NOT NULL,
