@@ -9,6 +9,7 @@
  *     └────────┼─────────┴──▶ RELEASE, REVOKE
  *              ▼                    │
  *            held.c  ◀──────────────┤     leases granted here: events, EPHEMERAL, expiry
+ *              │                    │     (elsewhere.c: those that other daemons hold)
  *              ▼                    │
  *            line.c  ◀──────────────┘     who waits for a resource, in order
  *              ▼
