@@ -25,6 +25,7 @@
     X(PQfreemem)                                                                                   \
     X(PQftype)                                                                                     \
     X(PQgetCopyData)                                                                               \
+    X(PQnotifies)                                                                                  \
     X(PQgetResult)                                                                                 \
     X(PQgetisnull)                                                                                 \
     X(PQgetlength)                                                                                 \

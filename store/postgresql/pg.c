@@ -134,6 +134,7 @@ static void begin_trip(struct pg *pg)
     if (pg->expected == 0) {
         pg->failed = pg->warned = false;
         pg->why[0] = pg->sqlstate[0] = '\0';
+        pg->sent_ms = clock_now_ms(&clock_monotonic);
     }
 }
 
@@ -274,6 +275,25 @@ bool pg_end(struct pg *pg)
     return pg->conn != NULL && !pg->failed;
 }
 
+bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), void *context,
+             size_t *count)
+{
+    PGnotify *news;
+
+    if (pg->pq.PQconsumeInput(pg->conn) == 0 || pg->pq.PQstatus(pg->conn) != CONNECTION_OK) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    while ((news = pg->pq.PQnotifies(pg->conn)) != NULL) {
+        if (news->be_pid != pg->pq.PQbackendPID(pg->conn)) {
+            each(context, news->extra);
+            (*count)++;
+        }
+        pg->pq.PQfreemem(news);
+    }
+    return true;
+}
+
 /* Connecting. */
 
 /* What every session is set to, whatever the server's defaults are. */
@@ -291,6 +311,7 @@ static const char session_setup[] =
     "SET statement_timeout = 0;"
     "SET lock_timeout = '3s';"
     "SET idle_in_transaction_session_timeout = '3s';"
+    "SET tcp_user_timeout = '3s';"
     "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')"
     " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
 

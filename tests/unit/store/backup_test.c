@@ -11,7 +11,7 @@
 
 struct set {
     struct rig *rig;
-    char backup[96], why[MAINTENANCE_WHY_MAX];
+    char backup[200], why[MAINTENANCE_WHY_MAX];
 };
 
 static void furnish(struct store_txn *txn)
