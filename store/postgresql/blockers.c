@@ -3,23 +3,30 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "store/postgresql/statements.h"
 
 enum {
-    LOOK_AFTER_MS = 400,   /* most locks are gone by then */
-    STILL_MS = 1500,       /* that a backend waits for its client, as seen, before it is ended */
+    LOOK_EVERY_MS = 400, /* at a row, from the first time on: most locks are gone by then */
+    NAMED_EVERY_MS =
+        2000,        /* where it is somebody else's: each look is a line in the server's log */
+    LOOKS = 20,      /* for the holder, while the probe waits for the row */
+    STILL_MS = 1500, /* that a backend waits for its client, as seen, before it is ended */
     FORGET_AFTER_MS = 1000 /* nobody has found the row locked since */
 };
 
-void blockers_init(struct blockers *blockers)
+void blockers_init(struct blockers *blockers, const char *uri)
 {
+    blockers->probe =
+        (struct pg){.uri = uri, .name = "stockade probe", .timeout_ms = PG_TIMEOUT_MS};
     blockers->count = 0;
     pthread_mutex_init(&blockers->lock, NULL);
 }
 
 void blockers_destroy(struct blockers *blockers)
 {
+    pg_drop(&blockers->probe);
     pthread_mutex_destroy(&blockers->lock);
 }
 
@@ -42,7 +49,7 @@ static bool note(struct blockers *blockers, struct bytes name, int64_t now_ms)
 
     if (added) {
         at = &blockers->all[blockers->count++];
-        *at = (struct blocked){.len = name.len, .first_ms = now_ms};
+        *at = (struct blocked){.len = name.len, .looked_ms = now_ms};
         memcpy(at->name, name.data, name.len);
     }
     if (at != NULL)
@@ -89,13 +96,16 @@ static bool next(struct blockers *blockers, size_t *at, struct blocked *out)
 
     pthread_mutex_lock(&blockers->lock);
     while (!found && *at < blockers->count) {
-        const struct blocked *blocked = &blockers->all[*at];
+        struct blocked *blocked = &blockers->all[*at];
         if (now_ms - blocked->last_ms > FORGET_AFTER_MS) {
             blockers->all[*at] = blockers->all[--blockers->count];
             continue;
         }
-        *out = *blocked;
-        found = now_ms - blocked->first_ms >= LOOK_AFTER_MS;
+        found = now_ms - blocked->looked_ms >= (blocked->named ? NAMED_EVERY_MS : LOOK_EVERY_MS);
+        if (found) {
+            blocked->looked_ms = now_ms;
+            *out = *blocked;
+        }
         (*at)++;
     }
     pthread_mutex_unlock(&blockers->lock);
@@ -110,6 +120,7 @@ static void keep(struct blockers *blockers, const struct blocked *seen)
         memcpy(at->holder, seen->holder, sizeof at->holder);
         at->pid = seen->pid;
         at->state_us = seen->state_us;
+        at->named = seen->named;
         at->still_ms = seen->still_ms;
     }
     pthread_mutex_unlock(&blockers->lock);
@@ -119,37 +130,64 @@ static void keep(struct blockers *blockers, const struct blocked *seen)
 static void take(const struct pg *pg, const PGresult *result, struct blocked *blocked)
 {
     int64_t pid = pg_value_int64(pg, result, 0, 0), state_us = pg_value_int64(pg, result, 0, 1);
-    bool may_end = pg_value_bool(pg, result, 0, 2);
-    struct bytes text = pg_value_bytes(pg, result, 0, 3);
+    bool ours = pg_value_bool(pg, result, 0, 2), stands = pg_value_bool(pg, result, 0, 3);
+    struct bytes text = pg_value_bytes(pg, result, 0, 4);
 
     text_print(blocked->holder, sizeof blocked->holder, "%.*s", (int)text.len, text.data);
-    if (!may_end || pid != blocked->pid || state_us != blocked->state_us)
+    if (!stands || pid != blocked->pid || state_us != blocked->state_us)
         blocked->still_ms = clock_now_ms(&clock_monotonic);
-    blocked->pid = may_end ? pid : 0;
+    blocked->pid = ours ? pid : 0;
     blocked->state_us = state_us;
+    blocked->named = !ours;
 }
 
-/* A lock that several transactions share is found by another statement, which fails where the
- * number in the row is that of one. */
-static bool ask(struct pg *pg, struct blocked *blocked)
+/* The probe may not have begun to wait yet: then nobody is found. */
+static bool find_holder(struct pg *pg, const struct pg_params *params, struct blocked *blocked)
 {
-    struct pg_params params = {.count = 0};
-    bool found = false;
+    static const struct timespec moment = {.tv_nsec = 5 * 1000000};
 
-    pg_param_bytes(&params, (struct bytes){blocked->name, blocked->len});
-    for (int i = 0; i < 2 && !found && pg->conn != NULL; i++) {
-        pg_send(pg, i == 0 ? PG_HOLDER : PG_HOLDER_OF_MANY, &params);
+    pg_send(pg, PG_HOLDER, params);
+    pg_sync(pg);
+    PGresult *result = pg_take(pg);
+    bool found = result != NULL && pg->pq.PQntuples(result) > 0;
+    if (found)
+        take(pg, result, blocked);
+    pg->pq.PQclear(result);
+    (void)pg_end(pg);
+    if (!found)
+        (void)nanosleep(&moment, NULL);
+    return found;
+}
+
+/* Asks for the row, and gives up at once: whom did it wait for? */
+static bool ask(struct blockers *blockers, struct pg *pg, struct blocked *blocked)
+{
+    struct pg *probe = &blockers->probe;
+    struct pg_params params = {.count = 0};
+    char text[96 + 2 * RESOURCE_NAME_MAX];
+    bool found = false;
+    size_t len = (size_t)snprintf(text, 96, "SELECT 1 FROM stockade.resource WHERE name = '\\x");
+
+    for (size_t i = 0; i < blocked->len; i++, len += 2)
+        snprintf(text + len, 3, "%02x", (unsigned char)blocked->name[i]);
+    snprintf(text + len, 64, "' FOR NO KEY UPDATE");
+    if (probe->conn != NULL || pg_connect(probe)) {
+        pg_send_text(probe, text);
+        pg_sync(probe);
+    }
+    if (probe->conn != NULL) {
+        pg_param_int64(&params, probe->pq.PQbackendPID(probe->conn));
+        for (int i = 0; i < LOOKS && !found && pg->conn != NULL; i++)
+            found = find_holder(pg, &params, blocked);
+        pg_send(pg, PG_CANCEL, &params);
         pg_sync(pg);
-        PGresult *result = pg_take(pg);
-        found = result != NULL && pg->pq.PQntuples(result) > 0;
-        if (found)
-            take(pg, result, blocked);
-        pg->pq.PQclear(result);
         (void)pg_end(pg);
+        (void)pg_end(probe); /* it was cancelled, or it had the row: either is well */
     }
     if (!found) {
         blocked->holder[0] = '\0';
         blocked->pid = 0;
+        blocked->named = false;
     }
     return pg->conn != NULL;
 }
@@ -181,7 +219,7 @@ size_t blockers_look(struct blockers *blockers, struct reach *reach, const struc
 
     *good = true;
     while (*good && next(blockers, &at, &blocked)) {
-        *good = ask(pg, &blocked);
+        *good = ask(blockers, pg, &blocked);
         if (*good && blocked.pid != 0 &&
             clock_now_ms(&clock_monotonic) - blocked.still_ms >= STILL_MS && end(pg, &blocked)) {
             log_warn(log,
@@ -196,5 +234,7 @@ size_t blockers_look(struct blockers *blockers, struct reach *reach, const struc
     pthread_mutex_lock(&blockers->lock);
     *more = blockers->count > 0;
     pthread_mutex_unlock(&blockers->lock);
+    if (!*more)
+        pg_drop(&blockers->probe);
     return ended;
 }

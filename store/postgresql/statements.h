@@ -13,24 +13,19 @@
     " coalesce(octet_length(value) <= 8192, true), CASE WHEN octet_length(value) <= 8192 THEN "    \
     "value END, changes, waited"                                                                   \
     " FROM stockade.resource WHERE name = ANY($1)"
-/* Who has locked a row, a backend `a` or a prepared transaction `p`: its number, its state's, may
- * it be ended, and a text for people. */
+/* Who has locked a row, a backend `a` or a prepared transaction `p`: its number, its state's, is it
+ * of our kind, does it wait for its client, and a text for people. */
 #define PG_HOLDER_STATE "coalesce((extract(epoch FROM a.state_change) * 1000000)::int8, 0)"
-#define PG_HOLDER_STANDS                                                                           \
-    "a.usename = current_user AND a.application_name LIKE 'stockade %'"                            \
-    " AND a.wait_event_type = 'Client'"
+#define PG_HOLDER_OURS                                                                             \
+    "coalesce(a.usename = current_user AND a.application_name LIKE 'stockade %', false)"
+#define PG_HOLDER_STANDS "coalesce(a.wait_event_type = 'Client', false)"
 #define PG_HOLDER_COLUMNS                                                                          \
-    "SELECT coalesce(a.pid, 0)::int8, " PG_HOLDER_STATE ", coalesce(" PG_HOLDER_STANDS ", false)," \
-    " CASE WHEN p.gid IS NOT NULL"                                                                 \
+    "SELECT coalesce(a.pid, 0)::int8, " PG_HOLDER_STATE ", " PG_HOLDER_OURS ", " PG_HOLDER_STANDS  \
+    ", CASE WHEN p.gid IS NOT NULL"                                                                \
     " THEN concat('prepared transaction ', p.gid, ', user ', p.owner)"                             \
     " ELSE concat('backend PID ', a.pid, ', user ', a.usename,"                                    \
     " ', application ' || nullif(a.application_name, ''), ', ' || a.state || ' since '"            \
     " || round(extract(epoch FROM clock_timestamp() - a.state_change)) || ' s') END"
-#define PG_HOLDER_REST                                                                             \
-    " AND l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted"                 \
-    " LEFT JOIN pg_stat_activity a ON a.pid = l.pid"                                               \
-    " LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid"                            \
-    " WHERE r.name = $1 LIMIT 1"
 
 #define PG_STATEMENT_MAP(X)                                                                        \
     X(BEGIN, "BEGIN")                                                                              \
@@ -144,15 +139,17 @@
     X(LISTEN, "LISTEN stockade_freed")                                                             \
     X(TELL, "SELECT pg_notify('stockade_freed', encode(n, 'hex'))"                                 \
             " FROM unnest($1::bytea[]) AS names(n)")                                               \
-    X(HOLDER, PG_HOLDER_COLUMNS " FROM stockade.resource r"                                        \
-                                " JOIN pg_locks l ON l.transactionid = r.xmax" PG_HOLDER_REST)     \
-    X(HOLDER_OF_MANY,                                                                              \
-      PG_HOLDER_COLUMNS " FROM stockade.resource r"                                                \
-                        " CROSS JOIN LATERAL pg_get_multixact_members(r.xmax) m"                   \
-                        " JOIN pg_locks l ON l.transactionid = m.xid" PG_HOLDER_REST)              \
+    X(HOLDER, PG_HOLDER_COLUMNS                                                                    \
+      " FROM pg_locks w"                                                                           \
+      " JOIN pg_locks l ON l.transactionid = w.transactionid AND l.granted"                        \
+      " LEFT JOIN pg_stat_activity a ON a.pid = l.pid"                                             \
+      " LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid"                          \
+      " WHERE w.locktype = 'transactionid' AND NOT w.granted AND (w.pid = $1::int8"                \
+      " OR w.pid = ANY(pg_blocking_pids($1::int8::int4))) LIMIT 1")                                \
+    X(CANCEL, "SELECT pg_cancel_backend($1::int8::int4)")                                          \
     X(HOLDER_END, "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a"                     \
                   " WHERE a.pid = $1::int8 AND " PG_HOLDER_STATE " = $2::int8"                     \
-                  " AND " PG_HOLDER_STANDS)                                                        \
+                  " AND " PG_HOLDER_OURS " AND " PG_HOLDER_STANDS)                                 \
     X(OLDEST_SNAPSHOT, "SELECT coalesce((SELECT x::text::int8 FROM (SELECT backend_xmin"           \
                        " FROM pg_stat_activity WHERE pid <> pg_backend_pid() UNION ALL"            \
                        " SELECT xmin FROM pg_replication_slots UNION ALL"                          \

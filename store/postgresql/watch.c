@@ -280,7 +280,7 @@ bool pg_watch_start(struct pg_watch *watch)
     sigset_t all, before;
 
     pthread_mutex_init(&watch->lock, NULL);
-    blockers_init(&watch->blockers);
+    blockers_init(&watch->blockers, watch->reach.txn.pg.uri);
     watch->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (watch->wake_fd < 0)
         return false;

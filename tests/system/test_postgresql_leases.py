@@ -4,6 +4,8 @@ server's clock does no lease ends early, who waits at another daemon is woken, a
 still holds nobody up for long."""
 
 import contextlib
+import re
+import threading
 import time
 
 import pytest
@@ -240,16 +242,71 @@ def test_a_daemon_that_stands_still_holds_up_others_for_three_seconds_at_most(ri
 def test_who_has_had_a_row_locked_for_long_is_named(rig, database, uri):
     daemon = rig.daemon(store=uri)
     client = daemon.client()
-    token = client.token("r")
-    with database.connect(application_name="nightly") as user:
-        ask(user, "BEGIN")
-        ask(user, "SELECT 1 FROM stockade.resource WHERE name = 'r' FOR UPDATE")
-        pid = user.info.backend_pid
-        error = client.refused("STORE", "FENCED", token, "SET", "r", "1", timeout=patience(20),
-                               text=f"backend PID {pid}, user shop, application nightly, idle in "
-                                    "transaction since 1")
-        assert ask(user, "SELECT 1") == [(1,)], "it was let live"
+    lock = "SELECT 1 FROM stockade.resource WHERE name = %s FOR "
+    with contextlib.ExitStack() as stack:
+        def holder(resource, how="UPDATE", **options):
+            user = stack.enter_context(database.connect(**options))
+            ask(user, "BEGIN")
+            ask(user, "SAVEPOINT s")
+            assert ask(user, lock + how, resource.encode()) == [(1,)]
+            return user
+
+        tokens = {name: client.token(name) for name in ("idle", "shared", "prepared", "root")}
+        user = holder("idle", application_name="nightly")
+        sharers = [holder("shared", "SHARE") for _ in range(2)]
+        ask(holder("prepared"), "PREPARE TRANSACTION 'left over'")
+        root = holder("root", user="postgres", application_name="backup")
+        stack.callback(lambda: database.sql("ROLLBACK PREPARED 'left over'"))
+        errors = {}
+        for name, token in tokens.items():
+            waits = daemon.client()
+            waits.send("FENCED", token, "SET", name, "1")
+            errors[name] = waits
+        errors = {name: waits.read(timeout=patience(20)) for name, waits in errors.items()}
+        for name, text in {
+                "idle": f"backend PID {user.info.backend_pid}, user shop, application nightly, idle"
+                        " in transaction since 1",
+                "shared": f"backend PID ({'|'.join(str(one.info.backend_pid) for one in sharers)})"
+                          ", user shop, idle in transaction since 1",
+                "prepared": "prepared transaction left over, user shop",
+                "root": f"backend PID {root.info.backend_pid}, user postgres, application backup",
+        }.items():
+            assert errors[name].code == "STORE"
+            assert re.search("row locked for 10 s: " + text, errors[name].text), errors[name]
+        assert all(ask(one, "SELECT 1") == [(1,)] for one in [user, root, *sharers]), "they live"
     assert daemon.metric("store_backends_ended_total") == 0
+
+
+@pytest.mark.slow
+def test_a_daemon_that_is_stopped_at_any_moment_holds_up_nobody_for_long(rig, uri):
+    stops, first, second = 30, rig.daemon(store=uri), rig.daemon(store=uri)
+    client = second.client()
+    tokens = {f"r{i}": client.token(f"r{i}") for i in range(20)}
+    ended = threading.Event()
+
+    def write():
+        busy = first.client(timeout=patience(60))
+        while not ended.is_set():
+            busy.send_all([("FENCED", token, "SET", name, "1") for name, token in tokens.items()])
+            for _ in tokens:
+                busy.read(timeout=patience(60))
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    slowest = 0
+    for number in range(stops):
+        time.sleep(0.001 * (number * 7 % 13))
+        with first.frozen():
+            for name, token in tokens.items():
+                with Stopwatch() as watch:
+                    assert client("FENCED", token, "SET", name, "2", timeout=patience(15)) == "OK"
+                assert watch.seconds < patience(3.5)
+                slowest = max(slowest, float(watch.seconds))
+    ended.set()
+    for writer in writers:
+        writer.join()
+    print(f"at most {slowest:.2f} s; {second.metric('store_backends_ended_total')} ended")
 
 
 @pytest.mark.slow
