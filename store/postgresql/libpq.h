@@ -22,18 +22,22 @@
     X(PQexitPipelineMode)                                                                          \
     X(PQfinish)                                                                                    \
     X(PQflush)                                                                                     \
+    X(PQfname)                                                                                     \
+    X(PQftype)                                                                                     \
     X(PQfreemem)                                                                                   \
     X(PQgetResult)                                                                                 \
     X(PQgetisnull)                                                                                 \
     X(PQgetlength)                                                                                 \
     X(PQgetvalue)                                                                                  \
     X(PQisBusy)                                                                                    \
+    X(PQnfields)                                                                                   \
     X(PQntuples)                                                                                   \
     X(PQpipelineStatus)                                                                            \
     X(PQpipelineSync)                                                                              \
     X(PQresultErrorField)                                                                          \
     X(PQresultErrorMessage)                                                                        \
     X(PQresultStatus)                                                                              \
+    X(PQsendDescribePortal)                                                                        \
     X(PQsendPrepare)                                                                               \
     X(PQsendQueryParams)                                                                           \
     X(PQsendQueryPrepared)                                                                         \

@@ -8,6 +8,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "store/postgresql/sql.h"
 #include "store/postgresql/tables.h"
 
 /* Is it in the set by now? */
@@ -449,6 +450,7 @@ static enum stk_error mark_undo(struct store_txn *base)
     else if (pg_savepoint(txn, PG_SAVEPOINT_UNDO) != STK_OK ||
              pg_savepoint(txn, PG_SAVEPOINT_KEEP) != STK_OK)
         return STK_STORE;
+    txn->broken = false;
     return STK_OK;
 }
 
@@ -483,6 +485,8 @@ static const struct store_txn_impl operation_impl = {
     .resources_due = pg_resources_due,
     .flush = pg_flush,
     .audit_head = pg_audit_head,
+    .sql = pg_sql,
+    .present = pg_present,
 };
 
 void pg_operations_init(struct pg_txn *txn)
@@ -495,7 +499,9 @@ void pg_operation_run(struct pg_txn *txn, struct store_op *op, size_t number)
 {
     txn->stop = PG_ON;
     txn->number = number;
-    txn->marked = txn->all = false;
+    txn->marked = txn->all = txn->broken = false;
+    txn->sql_ms = 0;
+    txn->claims_count = 0;
     op->error = op->run(op, &txn->base);
     if (txn->marked && txn->stop == PG_ON)
         (void)mark_keep(&txn->base);

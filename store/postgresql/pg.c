@@ -162,6 +162,20 @@ void pg_send_text(struct pg *pg, const char *text)
         sent(pg, pg->pq.PQsendQueryParams(pg->conn, text, 0, NULL, NULL, NULL, NULL, 1));
 }
 
+void pg_send_parse(struct pg *pg, const char *text)
+{
+    begin_trip(pg);
+    if (pg->conn != NULL)
+        sent(pg, pg->pq.PQsendPrepare(pg->conn, "", text, 0, NULL));
+}
+
+void pg_send_describe(struct pg *pg, const char *portal)
+{
+    begin_trip(pg);
+    if (pg->conn != NULL)
+        sent(pg, pg->pq.PQsendDescribePortal(pg->conn, portal));
+}
+
 void pg_sync(struct pg *pg)
 {
     pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
@@ -265,20 +279,6 @@ bool pg_end(struct pg *pg)
 
 /* Connecting. */
 
-/* What every session is set to, whatever the server's defaults are. */
-static const char session_setup[] =
-    "SET client_min_messages = warning;"
-    "SET search_path = pg_catalog;"
-    "SET jit = off;"
-    "SET default_transaction_isolation = 'read committed';"
-    "SET default_transaction_read_only = off;"
-    "SET default_transaction_deferrable = off;"
-    "SET statement_timeout = 0;"
-    "SET lock_timeout = '3s';"
-    "SET idle_in_transaction_session_timeout = '3s';"
-    "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')"
-    " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
-
 /* Runs commands outside a pipeline, within the limit, and returns the result of the last one. NULL:
  * one failed. */
 static PGresult *run_commands(struct pg *pg, const char *commands)
@@ -372,7 +372,7 @@ bool pg_connect(struct pg *pg)
         return false;
     }
     check(pg->pq.PQsetnonblocking(pg->conn, 1) == 0);
-    if (!pg_run(pg, session_setup) || !is_direct(pg) || !end_silent(pg))
+    if (!pg_run(pg, "SELECT " PG_SETTINGS) || !is_direct(pg) || !end_silent(pg))
         return false;
     check(pg->pq.PQenterPipelineMode(pg->conn) == 1);
     return true;

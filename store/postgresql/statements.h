@@ -3,9 +3,7 @@
 #ifndef STOCKADE_STORE_POSTGRESQL_STATEMENTS_H
 #define STOCKADE_STORE_POSTGRESQL_STATEMENTS_H
 
-/* The key of the advisory lock under which the floor is raised: transactions that grant have it
- * shared. It is the database's own, so the number only has to be ours: "stockade" in ASCII. */
-#define PG_FLOOR_LOCK "8319395793566789733"
+#include "store/postgresql/pg.h"
 
 #define PG_ROW                                                                                     \
     "SELECT id, name, token, state::int8, type::int8, holds, ttl_ms, session, connection,"         \
@@ -20,8 +18,10 @@
     X(BEGIN_READ, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")                               \
     X(COMMIT, "COMMIT")                                                                            \
     X(ROLLBACK, "ROLLBACK")                                                                        \
-    X(FLOOR_SHARED, "SELECT pg_advisory_xact_lock_shared(" PG_FLOOR_LOCK ")")                      \
-    X(FLOOR_ALONE, "SELECT pg_advisory_xact_lock(" PG_FLOOR_LOCK ")")                              \
+    /* Who raises the floor is alone; transactions that grant share. (No advisory lock: anybody    \
+     * may have one.) */                                                                           \
+    X(FLOOR_SHARED, "LOCK TABLE stockade.meta IN ROW SHARE MODE")                                  \
+    X(FLOOR_ALONE, "LOCK TABLE stockade.meta IN EXCLUSIVE MODE")                                   \
     /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
      * first. */                                                                                   \
     X(STATE, "SELECT floor, " PG_NOW ", timeline IS DISTINCT FROM stockade.timeline()"             \
@@ -164,6 +164,22 @@
     X(SAVEPOINT, "SAVEPOINT stockade_mark")                                                        \
     X(SAVEPOINT_KEEP, "RELEASE SAVEPOINT stockade_mark")                                           \
     X(SAVEPOINT_UNDO, "ROLLBACK TO SAVEPOINT stockade_mark")                                       \
+    /* Users' SQL (sql.c). What a statement has set counts for nothing after it. */                \
+    X(SQL_READS, "SAVEPOINT stockade_reads")                                                       \
+    X(SQL_READ_ONLY, "SET LOCAL transaction_read_only = on")                                       \
+    X(SQL_READS_END, "RELEASE SAVEPOINT stockade_reads")                                           \
+    X(SQL_PATH, "SET LOCAL search_path TO DEFAULT")                                                \
+    X(SQL_LIMITS, "SELECT set_config('statement_timeout', $1::int8::text, true),"                  \
+                  " set_config('lock_timeout', '0', true), set_config('role',"                     \
+                  " CASE $2::int8 WHEN 1 THEN session_user::text ELSE 'none' END, true)")          \
+    X(SQL_OPEN, "SELECT stockade.sql_open($1, $2, $3)")                                            \
+    X(SQL_EXPLAIN, "SELECT stockade.sql_explain($1)")                                              \
+    X(SQL_DEFINE, "SELECT stockade.sql_define($1)")                                                \
+    X(SQL_FETCH, "SELECT line FROM stockade.sql_fetch(1000, 1048576) AS line")                     \
+    X(SQL_RESET, "RESET ALL")                                                                      \
+    X(SQL_SETTLE, "SELECT pg_catalog.set_config('role', 'none', true), " PG_SETTINGS)              \
+    X(SQL_UNLOCK, "SELECT pg_advisory_unlock_all()")                                               \
+    X(SQL_SET_UP, "SELECT stockade.sql_set_up()")                                                  \
     X(AUDIT, "SELECT lines, hash, identity <> stockade.identity() FROM stockade.audit"             \
              " WHERE chain = $1")                                                                  \
     X(AUDIT_PUT,                                                                                   \

@@ -603,6 +603,14 @@ static bool is_passing(const struct pg *pg)
     return false;
 }
 
+/* A user's SQL may have locked what outlives its transaction. */
+static void send_unlock(struct pg_txn *txn)
+{
+    if (txn->soiled)
+        pg_send(&txn->pg, PG_SQL_UNLOCK, NULL);
+    txn->soiled = false;
+}
+
 enum pg_ended pg_commit(struct pg_txn *txn)
 {
     struct pg *pg = &txn->pg;
@@ -617,6 +625,7 @@ enum pg_ended pg_commit(struct pg_txn *txn)
     pg_send(pg, PG_COMMIT, NULL);
     if (!changed)
         pg_send(pg, PG_BARRIER, NULL);
+    send_unlock(txn);
     pg_sync(pg);
     bool good = pg_end(pg);
     if (good && !pg->warned) {
@@ -642,6 +651,7 @@ void pg_roll_back(struct pg_txn *txn)
     if (pg->conn != NULL && txn->begun) {
         memcpy(why, pg->why, sizeof why);
         pg_send(pg, PG_ROLLBACK, NULL);
+        send_unlock(txn);
         pg_sync(pg);
         if (pg_end(pg))
             memcpy(pg->why, why, sizeof why);
