@@ -445,6 +445,8 @@ static enum stk_error mark_undo(struct store_txn *base)
         return STK_STORE;
     check(txn->marked);
     txn->marked = false;
+    if (txn->spoilt)
+        return STK_ERR;
     if (txn->kind != PG_ALONE)
         set_undo(&txn->set, txn->set_mark);
     else if (pg_savepoint(txn, PG_SAVEPOINT_UNDO) != STK_OK ||

@@ -11,6 +11,7 @@
 #include "fence/base/clock.h"
 
 #define CONNECT_SECONDS "3"
+#define NO_STATEMENT    "26000" /* invalid_sql_statement_name */
 
 /* Failures. */
 
@@ -262,7 +263,9 @@ PGresult *pg_take(struct pg *pg)
         return result;
     note_error(pg, result);
     pg->pq.PQclear(result);
-    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) != CONNECTION_OK)
+    /* Or a user's function has taken our statements away. */
+    if (pg->conn != NULL &&
+        (pg->pq.PQstatus(pg->conn) != CONNECTION_OK || strcmp(pg->sqlstate, NO_STATEMENT) == 0))
         pg_drop(pg);
     return NULL;
 }

@@ -57,7 +57,7 @@ struct pg_params {
 /* Settings of each session, whatever the server's defaults are, as the columns of a SELECT. */
 #define PG_SETTINGS                                                                                \
     "pg_catalog.set_config('client_min_messages', 'warning', false),"                              \
-    " pg_catalog.set_config('search_path', 'pg_catalog', false),"                                  \
+    " pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"                         \
     " pg_catalog.set_config('jit', 'off', false),"                                                 \
     " pg_catalog.set_config('default_transaction_isolation', 'read committed', false),"            \
     " pg_catalog.set_config('default_transaction_read_only', 'off', false),"                       \

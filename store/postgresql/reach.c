@@ -52,7 +52,7 @@ static bool connect(struct reach *reach)
     struct pg *pg = &txn->pg;
     int64_t session = atomic_load(&txn->shared->session);
 
-    txn->begun = txn->soiled = false;
+    txn->begun = txn->soiled = txn->spoilt = false;
     txn->sql_state = SQL_UNTRIED;
     txn->next_id = txn->ids_end = 0;
     if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_prepare(pg) || !pg_check_identity(txn))

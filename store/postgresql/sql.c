@@ -9,12 +9,14 @@
  *   above. This holds as long as nothing of the user's runs outside of them: no type, function or
  *   trigger of the role's. So it defines tables, indexes, views and sequences, and no more.
  * - What kind of statement it is the server says, not our reading of the text: only what can be
- *   prepared can stand behind PREPARE. EXPLAIN and definitions, which cannot, have to begin with
- *   their words, without a comment, so that nobody can read them otherwise.
+ *   prepared can stand behind PREPARE. EXPLAIN, without ANALYZE, and definitions, which cannot,
+ * have to begin with their words, without a comment, so that nobody can read them otherwise.
  * - Whatever it has set, for the session or the transaction, is set back before anything else of
  *   ours runs: synchronous_commit, for one. Its advisory locks end with the transaction.
- * - Without a token it runs read-only, as EXPLAIN always does: in a savepoint where the operation
- *   writes.
+ * - Without a token it runs read-only: in a savepoint where the operation writes.
+ *
+ * - Functions and triggers of others may do what a statement cannot: sql_check in that file, and a
+ *   connection on which nobody could look any more is dropped.
  *
  * Where it fails the transaction can only be rolled back, at least to the operation's mark. */
 #include "store/postgresql/sql.h"
@@ -29,8 +31,11 @@
 #include "store/postgresql/tables.h"
 #include "store/sql_text.h"
 
-#define PORTAL   "stockade_sql" /* also the name under which it is parsed */
-#define PREPARED "PREPARE " PORTAL " AS "
+#define PORTAL "stockade_sql"
+/* How a statement is opened. */
+#define PREPARED "prepared"
+#define EXPLAIN  "explain"
+#define DEFINE   "define"
 
 enum oid {
     OID_BOOL = 16,
@@ -47,9 +52,9 @@ enum oid {
 struct statement {
     struct pg_txn *txn;
     struct sql_call *call;
-    enum pg_statement how; /* SQL_OPEN, SQL_EXPLAIN or SQL_DEFINE */
-    bool read_only;        /* in a savepoint */
-    int64_t left_ms;       /* of the time limit */
+    const char *how; /* PREPARED, EXPLAIN or DEFINE */
+    bool read_only;  /* in a savepoint */
+    int64_t left_ms; /* of the time limit */
     size_t columns;
     unsigned *types; /* of the columns; owned */
     struct sql_value *values;
@@ -57,6 +62,11 @@ struct statement {
     int64_t rows;
     bool ended; /* the last row was handed out */
 };
+
+static bool is(const struct statement *at, const char *how)
+{
+    return strcmp(at->how, how) == 0;
+}
 
 /* Refusals. */
 
@@ -68,7 +78,7 @@ static enum stk_error refuse(struct sql_call *call, enum stk_error error, const 
 
 static enum stk_error refuse_late(struct statement *at)
 {
-    at->txn->broken = true;
+    at->txn->broken = at->txn->spoilt = true;
     text_print(at->call->why, SQL_WHY_MAX, "the statement was stopped: it took more than %lld ms",
                (long long)at->call->time_limit_ms);
     return STK_ERR;
@@ -107,15 +117,13 @@ static enum stk_error judge_failure(struct statement *at)
         why = states[i].why;
         break;
     }
+    bool stopped = strcmp(state, "57014") == 0; /* and nobody has looked at what it left */
+    at->txn->spoilt |= stopped || strcmp(state, "ST900") == 0;
     if (error == STK_STORE)
         return pg_stop(at->txn, PG_FAILED);
     at->txn->broken = true;
-    if (strcmp(state, "57014") == 0 && at->left_ms <= 0)
+    if (stopped && at->left_ms <= 0)
         return refuse_late(at);
-    if (error == STK_NOTOKEN && at->call->right != SQL_MAY_READ && at->how == PG_SQL_EXPLAIN) {
-        error = STK_ERR;
-        why = "EXPLAIN ANALYZE of a change would change: it is read-only";
-    }
     return refuse(at->call, error, why != NULL ? why : pg->why);
 }
 
@@ -142,6 +150,27 @@ static bool is_one_of(struct bytes word, const char *const *words)
         if (bytes_equal_nocase(word, *words))
             return true;
     return false;
+}
+
+/* Does EXPLAIN run nothing, with what stands behind it? It would run what cannot be prepared, too.
+ */
+static bool only_explains(struct bytes text)
+{
+    static const char *const runs[] = {"ANALYZE", "ANALYSE", NULL};
+    static const char between[] = " \t\n\f\r,0123456789_";
+    struct bytes word = next_word(&text);
+
+    if (word.len > 0)
+        return !is_one_of(word, runs);
+    if (text.len == 0 || text.data[0] != '(')
+        return false;
+    do {
+        text = (struct bytes){text.data + 1, text.len - 1};
+        word = next_word(&text);
+        if (is_one_of(word, runs))
+            return false;
+    } while (text.len > 0 && memchr(between, text.data[0], sizeof between - 1) != NULL);
+    return text.len > 0 && text.data[0] == ')';
 }
 
 /* Does it define what SQL may define? */
@@ -174,14 +203,17 @@ static enum stk_error judge_text(struct statement *at)
         return refuse(call, STK_ERR, flaw);
     if (sql_text_is_blank(call->statement))
         return refuse(call, STK_ERR, SQL_NO_STATEMENT);
-    at->how = PG_SQL_OPEN;
+    at->how = PREPARED;
     if (bytes_equal_nocase(next_word(&rest), "EXPLAIN"))
-        at->how = PG_SQL_EXPLAIN;
+        at->how = EXPLAIN;
     else if (sql_kind(call->statement) == SQL_DEFINITION)
-        at->how = PG_SQL_DEFINE;
-    if (at->how != PG_SQL_OPEN && call->params_count > 0)
+        at->how = DEFINE;
+    if (!is(at, PREPARED) && call->params_count > 0)
         return refuse(call, STK_ERR, "neither EXPLAIN nor DDL takes parameters");
-    if (at->how != PG_SQL_DEFINE)
+    if (is(at, EXPLAIN) && !only_explains(rest))
+        return refuse(call, STK_NOPERM,
+                      "SQL takes EXPLAIN [(options)] statement, without ANALYZE and comments");
+    if (!is(at, DEFINE))
         return STK_OK;
     if (call->right != SQL_MAY_DEFINE)
         return refuse(call, STK_NOPERM, SQL_NOT_DDL);
@@ -214,7 +246,7 @@ static void send_parse(struct statement *at, bool prepared)
 {
     struct buf text = {0};
 
-    buf_append_text(&text, prepared ? PREPARED : "");
+    buf_append_text(&text, prepared ? "PREPARE " PORTAL " AS " : "");
     buf_append_bytes(&text, at->call->statement);
     buf_append(&text, "", 1);
     pg_send_parse(&at->txn->pg, text.data);
@@ -270,12 +302,11 @@ static void send_open(struct statement *at)
         pg_array_bytes(&types, bytes_of(type_of(&call->params[i])));
         add_param(&values, &call->params[i]);
     }
+    pg_param_bytes(&params, bytes_of(at->how));
     pg_param_bytes(&params, call->statement);
-    if (at->how == PG_SQL_OPEN) {
-        pg_param_array(&params, &types);
-        pg_param_array(&params, &values);
-    }
-    pg_send(&at->txn->pg, at->how, &params);
+    pg_param_array(&params, &types);
+    pg_param_array(&params, &values);
+    pg_send(&at->txn->pg, PG_SQL_OPEN, &params);
     buf_free(&types.buf);
     buf_free(&values.buf);
 }
@@ -442,14 +473,14 @@ static enum stk_error take_page(struct statement *at, bool first)
 {
     struct pg *pg = &at->txn->pg;
     int64_t begun_ms = clock_now_ms(&clock_monotonic);
-    bool parses = first && at->how != PG_SQL_EXPLAIN;
+    bool parses = first && !is(at, EXPLAIN);
 
     at->left_ms = at->call->time_limit_ms - at->txn->sql_ms;
     if (at->left_ms <= 0)
         return refuse_late(at);
     send_limits(at);
     if (parses)
-        send_parse(at, at->how == PG_SQL_OPEN);
+        send_parse(at, is(at, PREPARED));
     if (first) {
         send_open(at);
         pg_send_describe(pg, PORTAL);
@@ -472,7 +503,7 @@ static enum stk_error take_page(struct statement *at, bool first)
         return judge_failure(at);
     if (more)
         return STK_OK;
-    at->txn->broken = true; /* the portal is still open */
+    at->txn->broken = at->txn->spoilt = true; /* it has not come to its end */
     if (at->call->why[0] == '\0')
         text_print(at->call->why, SQL_WHY_MAX, "the statement gives too many rows");
     return STK_ERR;
@@ -496,8 +527,7 @@ static enum stk_error run(struct statement *at)
     struct pg_txn *txn = at->txn;
     enum stk_error error = STK_OK;
 
-    at->read_only =
-        txn->kind == PG_ALONE && (at->call->right == SQL_MAY_READ || at->how == PG_SQL_EXPLAIN);
+    at->read_only = txn->kind == PG_ALONE && at->call->right == SQL_MAY_READ;
     txn->wrote |= txn->kind == PG_ALONE && !at->read_only;
     txn->soiled = true;
     for (bool first = true; error == STK_OK && !at->ended; first = false)
@@ -527,7 +557,7 @@ enum stk_error pg_sql(struct store_txn *base, struct sql_call *call)
         return pg_stop(txn, txn->kind == PG_READS ? PG_MISSING : PG_APART);
     if (txn->sql_state == SQL_MISSING)
         return refuse(call, STK_ERR, txn->sql_why);
-    if (at.how == PG_SQL_OPEN && sql_kind(call->statement) == SQL_OTHER)
+    if (is(&at, PREPARED) && sql_kind(call->statement) == SQL_OTHER)
         error = refuse_other(&at);
     else
         error = run(&at);

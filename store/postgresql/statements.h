@@ -172,13 +172,12 @@
     X(SQL_LIMITS, "SELECT set_config('statement_timeout', $1::int8::text, true),"                  \
                   " set_config('lock_timeout', '0', true), set_config('role',"                     \
                   " CASE $2::int8 WHEN 1 THEN session_user::text ELSE 'none' END, true)")          \
-    X(SQL_OPEN, "SELECT stockade.sql_open($1, $2, $3)")                                            \
-    X(SQL_EXPLAIN, "SELECT stockade.sql_explain($1)")                                              \
-    X(SQL_DEFINE, "SELECT stockade.sql_define($1)")                                                \
+    X(SQL_OPEN, "SELECT stockade.sql_open($1, $2, $3, $4)")                                        \
     X(SQL_FETCH, "SELECT line FROM stockade.sql_fetch(1000, 1048576) AS line")                     \
     X(SQL_RESET, "RESET ALL")                                                                      \
     X(SQL_SETTLE, "SELECT pg_catalog.set_config('role', 'none', true), " PG_SETTINGS)              \
     X(SQL_UNLOCK, "SELECT pg_advisory_unlock_all()")                                               \
+    X(SQL_UNLISTEN, "UNLISTEN *")                                                                  \
     X(SQL_SET_UP, "SELECT stockade.sql_set_up()")                                                  \
     X(AUDIT, "SELECT lines, hash, identity <> stockade.identity() FROM stockade.audit"             \
              " WHERE chain = $1")                                                                  \

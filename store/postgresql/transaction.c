@@ -603,12 +603,34 @@ static bool is_passing(const struct pg *pg)
     return false;
 }
 
-/* A user's SQL may have locked what outlives its transaction. */
-static void send_unlock(struct pg_txn *txn)
+/* A user's SQL may have left what outlives its transaction. */
+static void send_clean(struct pg_txn *txn)
 {
-    if (txn->soiled)
+    if (txn->soiled) {
         pg_send(&txn->pg, PG_SQL_UNLOCK, NULL);
+        pg_send(&txn->pg, PG_SQL_UNLISTEN, NULL);
+    }
     txn->soiled = false;
+}
+
+void pg_roll_back(struct pg_txn *txn)
+{
+    struct pg *pg = &txn->pg;
+    char why[STORE_WHY_MAX];
+
+    set_clear(&txn->set);
+    txn->wrote = txn->marked = false;
+    if (txn->spoilt)
+        pg_drop(pg);
+    if (pg->conn != NULL && txn->begun) {
+        memcpy(why, pg->why, sizeof why);
+        pg_send(pg, PG_ROLLBACK, NULL);
+        send_clean(txn);
+        pg_sync(pg);
+        if (pg_end(pg))
+            memcpy(pg->why, why, sizeof why);
+    }
+    txn->begun = false;
 }
 
 enum pg_ended pg_commit(struct pg_txn *txn)
@@ -618,6 +640,10 @@ enum pg_ended pg_commit(struct pg_txn *txn)
 
     check(txn->begun);
     txn->mark = 0;
+    if (txn->spoilt) { /* of reads, only that refusal is told */
+        pg_roll_back(txn);
+        return txn->kind == PG_READS ? PG_COMMITTED : PG_NOT;
+    }
     if (changed) {
         send_changes(txn);
         send_marks(txn);
@@ -625,7 +651,7 @@ enum pg_ended pg_commit(struct pg_txn *txn)
     pg_send(pg, PG_COMMIT, NULL);
     if (!changed)
         pg_send(pg, PG_BARRIER, NULL);
-    send_unlock(txn);
+    send_clean(txn);
     pg_sync(pg);
     bool good = pg_end(pg);
     if (good && !pg->warned) {
@@ -639,24 +665,6 @@ enum pg_ended pg_commit(struct pg_txn *txn)
     pg_drop(pg);
     txn->begun = false;
     return changed ? PG_UNKNOWN : PG_NOT;
-}
-
-void pg_roll_back(struct pg_txn *txn)
-{
-    struct pg *pg = &txn->pg;
-    char why[STORE_WHY_MAX];
-
-    set_clear(&txn->set);
-    txn->wrote = txn->marked = false;
-    if (pg->conn != NULL && txn->begun) {
-        memcpy(why, pg->why, sizeof why);
-        pg_send(pg, PG_ROLLBACK, NULL);
-        send_unlock(txn);
-        pg_sync(pg);
-        if (pg_end(pg))
-            memcpy(pg->why, why, sizeof why);
-    }
-    txn->begun = false;
 }
 
 /* Who waits for an index entry of the same mark waits for the end of the transaction that made it,

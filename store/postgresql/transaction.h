@@ -72,7 +72,8 @@ struct pg_txn {
     int64_t next_id, ids_end; /* ids of new resources, across transactions */
     enum pg_sql_state sql_state;
     char sql_why[SQL_WHY_MAX];
-    bool soiled; /* a user's SQL has run, and may have left advisory locks to the session */
+    bool spoilt; /* a function that SQL has called may have changed the session: drop it; */
+    bool soiled; /* a user's SQL has run, and may have left something to the session */
 
     /* The operation under way. */
     enum pg_stop stop;
