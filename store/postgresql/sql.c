@@ -192,28 +192,43 @@ static bool may_define(struct bytes text)
     return is_one_of(word, kinds);
 }
 
-/* STK_OK: it may run, in the way that at->how says. Without asking the server. */
+/* Is it one statement, however it is read? */
+static bool is_one_statement(struct bytes text)
+{
+    while (text.len > 0 && memchr("; \t\n\f\r", text.data[text.len - 1], 6) != NULL)
+        text.len--;
+    return memchr(text.data, ';', text.len) == NULL;
+}
+
+/* STK_OK: it may run, in the way that at->how says. */
 static enum stk_error judge_text(struct statement *at)
 {
     struct sql_call *call = at->call;
     const char *flaw = sql_text_refuses(call->statement);
+    enum sql_kind kind = sql_kind(call->statement);
     struct bytes rest = call->statement;
 
     if (flaw != NULL)
         return refuse(call, STK_ERR, flaw);
     if (sql_text_is_blank(call->statement))
         return refuse(call, STK_ERR, SQL_NO_STATEMENT);
+    if (kind == SQL_OTHER)
+        return refuse(call, STK_ERR,
+                      "SQL takes SELECT, VALUES, TABLE, WITH, INSERT, UPDATE, DELETE, MERGE, "
+                      "EXPLAIN and, from administrators, CREATE, ALTER, DROP");
     at->how = PREPARED;
     if (bytes_equal_nocase(next_word(&rest), "EXPLAIN"))
         at->how = EXPLAIN;
-    else if (sql_kind(call->statement) == SQL_DEFINITION)
+    else if (kind == SQL_DEFINITION)
         at->how = DEFINE;
-    if (!is(at, PREPARED) && call->params_count > 0)
+    if (is(at, PREPARED))
+        return STK_OK;
+    if (call->params_count > 0)
         return refuse(call, STK_ERR, "neither EXPLAIN nor DDL takes parameters");
     if (is(at, EXPLAIN) && !only_explains(rest))
         return refuse(call, STK_NOPERM,
                       "SQL takes EXPLAIN [(options)] statement, without ANALYZE and comments");
-    if (!is(at, DEFINE))
+    if (is(at, EXPLAIN))
         return STK_OK;
     if (call->right != SQL_MAY_DEFINE)
         return refuse(call, STK_NOPERM, SQL_NOT_DDL);
@@ -221,6 +236,8 @@ static enum stk_error judge_text(struct statement *at)
         return refuse(call, STK_NOPERM,
                       "SQL defines tables, indexes, views and sequences, in statements that begin "
                       "with CREATE, ALTER or DROP; the rest is for psql");
+    if (!is_one_statement(call->statement))
+        return refuse(call, STK_ERR, "one statement at a time; in DDL no semicolon, even quoted");
     return STK_OK;
 }
 
@@ -240,13 +257,13 @@ static void send_limits(struct statement *at)
     pg_send(&at->txn->pg, PG_SQL_PATH, NULL);
 }
 
-/* The server takes one statement for this, or says that it is none. What may follow PREPARE is not
- * looked at any closer; everything else is read as the daemon's role, and not run. */
-static void send_parse(struct statement *at, bool prepared)
+/* The server takes one statement for this, and looks no closer at what stands behind PREPARE; or it
+ * says that it is none. */
+static void send_parse(struct statement *at)
 {
     struct buf text = {0};
 
-    buf_append_text(&text, prepared ? "PREPARE " PORTAL " AS " : "");
+    buf_append_text(&text, "PREPARE " PORTAL " AS ");
     buf_append_bytes(&text, at->call->statement);
     buf_append(&text, "", 1);
     pg_send_parse(&at->txn->pg, text.data);
@@ -473,14 +490,14 @@ static enum stk_error take_page(struct statement *at, bool first)
 {
     struct pg *pg = &at->txn->pg;
     int64_t begun_ms = clock_now_ms(&clock_monotonic);
-    bool parses = first && !is(at, EXPLAIN);
+    bool parses = first && is(at, PREPARED);
 
     at->left_ms = at->call->time_limit_ms - at->txn->sql_ms;
     if (at->left_ms <= 0)
         return refuse_late(at);
     send_limits(at);
     if (parses)
-        send_parse(at, is(at, PREPARED));
+        send_parse(at);
     if (first) {
         send_open(at);
         pg_send_describe(pg, PORTAL);
@@ -507,19 +524,6 @@ static enum stk_error take_page(struct statement *at, bool first)
     if (at->call->why[0] == '\0')
         text_print(at->call->why, SQL_WHY_MAX, "the statement gives too many rows");
     return STK_ERR;
-}
-
-/* What is none of the statements that run at all: does it make sense to the server? */
-static enum stk_error refuse_other(struct statement *at)
-{
-    at->left_ms = 0;
-    send_parse(at, false);
-    end_sending(at);
-    if (!pg_end(&at->txn->pg))
-        return judge_failure(at);
-    return refuse(at->call, STK_NOPERM,
-                  "this statement is out of SQL's reach; SQL takes SELECT, VALUES, TABLE, WITH, "
-                  "INSERT, UPDATE, DELETE, MERGE and EXPLAIN");
 }
 
 static enum stk_error run(struct statement *at)
@@ -557,10 +561,7 @@ enum stk_error pg_sql(struct store_txn *base, struct sql_call *call)
         return pg_stop(txn, txn->kind == PG_READS ? PG_MISSING : PG_APART);
     if (txn->sql_state == SQL_MISSING)
         return refuse(call, STK_ERR, txn->sql_why);
-    if (is(&at, PREPARED) && sql_kind(call->statement) == SQL_OTHER)
-        error = refuse_other(&at);
-    else
-        error = run(&at);
+    error = run(&at);
     free(at.types);
     free(at.values);
     return error;

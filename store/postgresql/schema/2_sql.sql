@@ -171,7 +171,8 @@ $$;
 
 REVOKE ALL ON FUNCTION stockade.sql_open, stockade.sql_fetch FROM PUBLIC;
 
--- Makes SQL ready, unless it is, as far as the daemon's rights go. Returns what is missing, or null.
+-- Makes SQL ready, unless it is, as far as the daemon's rights go. Returns what is missing, or
+-- null.
 CREATE FUNCTION stockade.sql_set_up() RETURNS text
   LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
