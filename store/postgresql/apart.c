@@ -187,7 +187,7 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
     run_once(apart, op, *floor);
     if (txn->renamed)
         txn->stop = PG_FAILED;
-    if (txn->stop == PG_ON && op->error == STK_OK && txn->begun) {
+    if (txn->stop == PG_ON && op->error == STK_OK && txn->begun && !txn->broken) {
         enum pg_ended ended = pg_commit(txn);
         if (ended == PG_UNKNOWN)
             ended = pg_find_out(reach, &apart->worker, apart->finished, txn->mark);

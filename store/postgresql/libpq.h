@@ -22,6 +22,7 @@
     X(PQexitPipelineMode)                                                                          \
     X(PQfinish)                                                                                    \
     X(PQflush)                                                                                     \
+    X(PQfname)                                                                                     \
     X(PQfreemem)                                                                                   \
     X(PQftype)                                                                                     \
     X(PQgetCopyData)                                                                               \
@@ -31,6 +32,7 @@
     X(PQgetlength)                                                                                 \
     X(PQgetvalue)                                                                                  \
     X(PQisBusy)                                                                                    \
+    X(PQnfields)                                                                                   \
     X(PQntuples)                                                                                   \
     X(PQpipelineStatus)                                                                            \
     X(PQpipelineSync)                                                                              \
@@ -39,6 +41,7 @@
     X(PQresultErrorField)                                                                          \
     X(PQresultErrorMessage)                                                                        \
     X(PQresultStatus)                                                                              \
+    X(PQsendDescribePortal)                                                                        \
     X(PQsendPrepare)                                                                               \
     X(PQsendQueryParams)                                                                           \
     X(PQsendQueryPrepared)                                                                         \

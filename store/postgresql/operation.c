@@ -8,6 +8,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "store/postgresql/sql.h"
 #include "store/postgresql/tables.h"
 
 /* Is it in the set by now? */
@@ -460,11 +461,14 @@ static enum stk_error mark_undo(struct store_txn *base)
         return STK_STORE;
     check(txn->marked);
     txn->marked = false;
+    if (txn->spoilt)
+        return STK_ERR;
     if (txn->kind != PG_ALONE)
         set_undo(&txn->set, txn->set_mark);
     else if (pg_savepoint(txn, PG_SAVEPOINT_UNDO) != STK_OK ||
              pg_savepoint(txn, PG_SAVEPOINT_KEEP) != STK_OK)
         return STK_STORE;
+    txn->broken = false;
     return STK_OK;
 }
 
@@ -503,6 +507,8 @@ static const struct store_txn_impl operation_impl = {
     .guard_create = pg_guard_create,
     .guard_drop = pg_guard_drop,
     .guards = pg_guards,
+    .sql = pg_sql,
+    .present = pg_present,
 };
 
 void pg_operations_init(struct pg_txn *txn)
@@ -515,7 +521,9 @@ void pg_operation_run(struct pg_txn *txn, struct store_op *op, size_t number)
 {
     txn->stop = PG_ON;
     txn->number = number;
-    txn->marked = txn->all = false;
+    txn->marked = txn->all = txn->broken = false;
+    txn->sql_ms = 0;
+    txn->claims_count = 0;
     op->error = op->run(op, &txn->base);
     if (txn->marked && txn->stop == PG_ON)
         (void)mark_keep(&txn->base);

@@ -6,6 +6,7 @@
 #include "store/postgresql/identity.h"
 #include "store/postgresql/operation.h"
 #include "store/postgresql/schema.h"
+#include "store/postgresql/sql.h"
 #include "store/postgresql/statements.h"
 
 enum { AGAIN_MS = 250 };
@@ -57,7 +58,8 @@ static bool connect(struct reach *reach)
     struct pg *pg = &txn->pg;
     int64_t session = atomic_load(&txn->shared->session);
 
-    txn->begun = false;
+    txn->begun = txn->soiled = txn->spoilt = false;
+    txn->sql_state = SQL_UNTRIED;
     txn->next_id = txn->ids_end = 0;
     if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_prepare(pg) || !pg_check_identity(txn))
         return false;
@@ -80,8 +82,10 @@ bool reach_ready(struct reach *reach)
     struct pg *pg = &reach->txn.pg;
     int64_t now_ms = clock_now_ms(&clock_monotonic);
 
-    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed)
+    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed) {
+        pg_sql_make_ready(&reach->txn);
         return true;
+    }
     int64_t reached = atomic_load(&reach->txn.shared->reached);
     if (now_ms < reach->again_ms && reached == reach->reached)
         return false;

@@ -5,6 +5,7 @@
 
 #include "fence/base/check.h"
 #include "store/postgresql/operation.h"
+#include "store/postgresql/sql.h"
 
 enum { TRIES = 3 };
 
@@ -78,6 +79,7 @@ static bool attempt(struct reach *reach, struct list *batch, struct list *done)
         return false;
     }
     list_init(&answered);
+    pg_sql_make_ready(txn);
     if (!list_empty(batch) && !run_rounds(txn, batch, &answered)) {
         list_splice(&answered, batch); /* they have no answer that is replicated */
         list_splice(batch, &answered);

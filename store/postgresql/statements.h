@@ -3,9 +3,7 @@
 #ifndef STOCKADE_STORE_POSTGRESQL_STATEMENTS_H
 #define STOCKADE_STORE_POSTGRESQL_STATEMENTS_H
 
-/* The key of the advisory lock under which the floor is raised: transactions that grant have it
- * shared. It is the database's own, so the number only has to be ours: "stockade" in ASCII. */
-#define PG_FLOOR_LOCK "8319395793566789733"
+#include "store/postgresql/pg.h"
 
 #define PG_ROW                                                                                     \
     "SELECT id, name, token, state::int8, type::int8, holds, ttl_ms, session, connection,"         \
@@ -32,8 +30,10 @@
     X(BEGIN_READ, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")                               \
     X(COMMIT, "COMMIT")                                                                            \
     X(ROLLBACK, "ROLLBACK")                                                                        \
-    X(FLOOR_SHARED, "SELECT pg_advisory_xact_lock_shared(" PG_FLOOR_LOCK ")")                      \
-    X(FLOOR_ALONE, "SELECT pg_advisory_xact_lock(" PG_FLOOR_LOCK ")")                              \
+    /* Who raises the floor is alone; transactions that grant share. (No advisory lock: anybody    \
+     * may have one.) */                                                                           \
+    X(FLOOR_SHARED, "LOCK TABLE stockade.meta IN ROW SHARE MODE")                                  \
+    X(FLOOR_ALONE, "LOCK TABLE stockade.meta IN EXCLUSIVE MODE")                                   \
     /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
      * first. */                                                                                   \
     X(STATE, "SELECT floor, stockade.now_ms() + clock_ms,"                                         \
@@ -229,6 +229,25 @@
     X(GUARD_DROP, "SELECT stockade.guard_try($1, NULL, NULL)")                                     \
     X(GUARDS, "SELECT name, key, prefix, id IN (SELECT id FROM stockade.guard_flaws())"            \
               " FROM stockade.guard ORDER BY name")                                                \
+    /* Users' SQL (sql.c). What a statement has set counts for nothing after it. */                \
+    X(SQL_READS, "SAVEPOINT stockade_reads")                                                       \
+    X(SQL_READ_ONLY, "SET LOCAL transaction_read_only = on")                                       \
+    X(SQL_READS_END, "RELEASE SAVEPOINT stockade_reads")                                           \
+    X(SQL_PATH, "SET LOCAL search_path TO DEFAULT")                                                \
+    X(SQL_PRESENT, "SELECT stockade.present(name, token)"                                          \
+                   " FROM unnest($1::bytea[], $2::int8[]) AS c(name, token)")                      \
+    X(SQL_LIMITS, "SELECT set_config('statement_timeout', $1::int8::text, true),"                  \
+                  " set_config('lock_timeout', '0', true),"                                        \
+                  " set_config('plan_cache_mode', 'auto', true),"                                  \
+                  " set_config('enable_seqscan', 'on', true), set_config('role',"                  \
+                  " CASE $2::int8 WHEN 1 THEN session_user::text ELSE 'none' END, true)")          \
+    X(SQL_OPEN, "SELECT stockade.sql_open($1, $2, $3, $4)")                                        \
+    X(SQL_FETCH, "SELECT line FROM stockade.sql_fetch(1000, 1048576) AS line")                     \
+    X(SQL_RESET, "RESET ALL")                                                                      \
+    X(SQL_SETTLE, "SELECT pg_catalog.set_config('role', 'none', true), " PG_SETTINGS)              \
+    X(SQL_UNLOCK, "SELECT pg_advisory_unlock_all()")                                               \
+    X(SQL_UNLISTEN, "UNLISTEN *")                                                                  \
+    X(SQL_SET_UP, "SELECT stockade.sql_set_up()")                                                  \
     X(AUDIT, "SELECT lines, hash, identity <> stockade.identity() FROM stockade.audit"             \
              " WHERE chain = $1")                                                                  \
     X(AUDIT_PUT,                                                                                   \

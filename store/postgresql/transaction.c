@@ -679,6 +679,36 @@ static bool is_passing(const struct pg *pg)
     return false;
 }
 
+/* A user's SQL may have left what outlives its transaction. */
+static void send_clean(struct pg_txn *txn)
+{
+    if (txn->soiled) {
+        pg_send(&txn->pg, PG_SQL_UNLOCK, NULL);
+        pg_send(&txn->pg, PG_SQL_UNLISTEN, NULL);
+    }
+    txn->soiled = false;
+}
+
+void pg_roll_back(struct pg_txn *txn)
+{
+    struct pg *pg = &txn->pg;
+    char why[STORE_WHY_MAX];
+
+    set_clear(&txn->set);
+    txn->wrote = txn->marked = false;
+    if (txn->spoilt)
+        pg_drop(pg);
+    if (pg->conn != NULL && txn->begun) {
+        memcpy(why, pg->why, sizeof why);
+        pg_send(pg, PG_ROLLBACK, NULL);
+        send_clean(txn);
+        pg_sync(pg);
+        if (pg_end(pg))
+            memcpy(pg->why, why, sizeof why);
+    }
+    txn->begun = false;
+}
+
 void pg_commit_send(struct pg_txn *txn)
 {
     bool changed = set_changed(&txn->set) || txn->wrote;
@@ -692,6 +722,7 @@ void pg_commit_send(struct pg_txn *txn)
     pg_send(&txn->pg, PG_COMMIT, NULL);
     if (!changed)
         pg_send(&txn->pg, PG_BARRIER, NULL);
+    send_clean(txn);
     pg_sync(&txn->pg);
 }
 
@@ -713,25 +744,12 @@ enum pg_ended pg_commit_take(struct pg_txn *txn)
 
 enum pg_ended pg_commit(struct pg_txn *txn)
 {
+    if (txn->spoilt) { /* of reads, only that refusal is told */
+        pg_roll_back(txn);
+        return txn->kind == PG_READS ? PG_COMMITTED : PG_NOT;
+    }
     pg_commit_send(txn);
     return pg_commit_take(txn);
-}
-
-void pg_roll_back(struct pg_txn *txn)
-{
-    struct pg *pg = &txn->pg;
-    char why[STORE_WHY_MAX];
-
-    set_clear(&txn->set);
-    txn->wrote = txn->marked = false;
-    if (pg->conn != NULL && txn->begun) {
-        memcpy(why, pg->why, sizeof why);
-        pg_send(pg, PG_ROLLBACK, NULL);
-        pg_sync(pg);
-        if (pg_end(pg))
-            memcpy(pg->why, why, sizeof why);
-    }
-    txn->begun = false;
 }
 
 /* Who waits for an index entry of the same mark waits for the end of the transaction that made it,

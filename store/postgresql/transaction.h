@@ -40,6 +40,13 @@ enum pg_ended {
 
 /* A mark goes when it is so old; whoever is in doubt for half as long will never know. */
 #define PG_MARK_KEPT_MS (7 * 24 * 3600 * INT64_C(1000))
+/* Can users' SQL run on this connection (sql.h)? */
+enum pg_sql_state {
+    SQL_UNTRIED,
+    SQL_WANTED, /* an operation has asked for it */
+    SQL_READY,
+    SQL_MISSING, /* no, and sql_why says why */
+};
 
 /* Of the store, shared by its threads. */
 struct pg_shared {
@@ -81,6 +88,10 @@ struct pg_txn {
     bool wrote;               /* something went past the set */
     bool has_floor;           /* alone */
     int64_t next_id, ids_end; /* ids of new resources, across transactions */
+    enum pg_sql_state sql_state;
+    char sql_why[SQL_WHY_MAX];
+    bool spoilt; /* a function that SQL has called may have changed the session: drop it; */
+    bool soiled; /* a user's SQL has run, and may have left something to the session */
 
     /* The operation under way. */
     enum pg_stop stop;
@@ -89,6 +100,10 @@ struct pg_txn {
     size_t number; /* of the operation, from 1, in its batch */
     bool marked;
     struct set_mark set_mark;
+    int64_t sql_ms;             /* that its SQL has taken so far */
+    bool broken;                /* its SQL has failed, so that nothing but undoing it is of use */
+    const struct claim *claims; /* that it has presented; borrowed */
+    size_t claims_count;
 };
 
 static inline struct pg_txn *pg_txn_of(struct store_txn *txn)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows out of a store in PostgreSQL, or into one: store/transfer.h. They go by COPY, in one
- * transaction, under the lock that every daemon's changes take (PG_FLOOR_LOCK) and locks of the
+ * transaction, under the lock that every daemon's changes take (PG_FLOOR_ALONE) and locks of the
  * tables, for what others do to fences. Reads of daemons go on beside it, and see the old rows
  * until the commit: so rows are deleted, and no table is truncated. */
 #include "store/transfer.h"
@@ -28,8 +28,7 @@ static const char setup[] = "SET lock_timeout = '10s';"
                             "SET client_connection_check_interval = '1s'";
 
 static const char hold[] =
-    "BEGIN; SELECT pg_advisory_xact_lock(" PG_FLOOR_LOCK ");"
-    "LOCK TABLE stockade.meta, stockade.resource, stockade.field, stockade.receipt,"
+    "BEGIN; LOCK TABLE stockade.meta, stockade.resource, stockade.field, stockade.receipt,"
     " stockade.retired, stockade.audit IN EXCLUSIVE MODE";
 
 struct pg_transfer {
