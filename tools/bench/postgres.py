@@ -2,6 +2,7 @@
 """PostgreSQL with its own defaults for durability (fsync and synchronous_commit are on), more
 shared memory than the default, and pgbench, which comes with it."""
 
+import contextlib
 import glob
 import os
 import pathlib
@@ -9,14 +10,24 @@ import re
 import shutil
 import subprocess
 
-from bench.server import BenchError, Server
+from bench.server import BUILD, BenchError, Server
 
 SETTINGS = ("shared_buffers=512MB", "max_wal_size=4GB", "max_connections=120",
             "listen_addresses=127.0.0.1", "unix_socket_directories=")
 SAMPLED = 0.2  # of the transactions, for the latencies
+SHOP = "shop"  # Stockade's database, beside that of the direct connections
 UPDATE = "UPDATE item SET value = :v{n} WHERE id = :k{n} AND token = 1;\n"
 DRAW = ("\\set k{n} random({low}, {high})\n"
         "\\set v{n} random(1000000000, 9999999999)\n")
+# The best that a program can do by itself: who takes the lease reads with the same statement, and
+# who writes gives it back. Clients have rows of their own, and each row a page of its own.
+BY_HAND = """\\set v random(1000000000, 9999999999)
+\\set k :client_id * {apart} + 1
+UPDATE item SET token = token + 1, owner = :client_id, until = now() + interval '60 s'
+ WHERE id = :k AND (owner IS NULL OR until < now()) RETURNING token, value \\gset
+UPDATE item SET value = :v, owner = NULL WHERE id = :k AND token = :token;
+"""
+READ = "\\set k random(1, {keys})\nSELECT value FROM item WHERE id = :k;\n"
 
 
 def program(name):
@@ -55,30 +66,80 @@ class Postgres(Server):
             [program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)],
             check=False).returncode == 0)
 
-    def sql(self, text):
-        done = subprocess.run(
-            [program("psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "bench", "-d",
-             "postgres", "-Atqc", text], capture_output=True, text=True, check=False)
+    def psql(self, *words, database="postgres"):
+        return [program("psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "bench", "-d",
+                database, "-Atq", *words]
+
+    def sql(self, text, database="postgres"):
+        done = subprocess.run(self.psql("-c", text, database=database), capture_output=True,
+                              text=True, check=False)
         if done.returncode:
             raise BenchError(f"psql: {done.stderr}")
         return done.stdout.strip()
 
+    def uri(self):
+        """Of Stockade's database, as its owner, who is no superuser."""
+        return f"postgresql://{SHOP}@127.0.0.1:{self.port}/{SHOP}"
+
     def fill(self, keys):
+        self.sql(f"CREATE ROLE {SHOP} LOGIN")
+        self.sql(f"CREATE DATABASE {SHOP} OWNER {SHOP}")
         self.sql("CREATE TABLE item(id bigint PRIMARY KEY, token bigint NOT NULL,"
-                 " value text NOT NULL, stock bigint NOT NULL)")
+                 " value text NOT NULL, stock bigint NOT NULL, owner bigint, until timestamptz)")
         self.sql("INSERT INTO item SELECT n, 1, '000000000000', 1000000000000"
                  f" FROM generate_series(1, {keys}) AS n")
         self.sql("VACUUM ANALYZE item")
         self.sql("CHECKPOINT")
 
 
-def updates(keys, number, statement=UPDATE):
-    """Return a script of so many updates, with rising keys, so that no two wait for each other."""
+class Far(Server):
+    """The same server through a relay: that many microseconds from there and back."""
+
+    def __init__(self, folder, postgres, round_trip_us):
+        super().__init__(folder)
+        self.tag = f"postgres-{round_trip_us}us"
+        self.postgres = postgres
+        self.spawn([BUILD / "bench-relay", "--port", postgres.port, "--delay-us",
+                    round_trip_us // 2], stdout=subprocess.PIPE)
+        self.port = int(self.process.stdout.readline())
+
+    uri = Postgres.uri
+
+    def pids(self):
+        return self.postgres.pids()
+
+
+@contextlib.contextmanager
+def old_snapshot(servers):
+    """In both databases somebody keeps one open: no version of a row that is newer may go."""
+    server = servers["postgres"]
+    holders = []
+    for database in ("postgres", SHOP):
+        holders.append(subprocess.Popen(server.psql(database=database), stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True))
+        holders[-1].stdin.write("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1;\n")
+        holders[-1].stdin.flush()
+        holders[-1].stdout.readline()
+    try:
+        yield
+    finally:
+        for holder in holders:
+            holder.communicate()
+        for database in ("postgres", SHOP):
+            server.sql("VACUUM", database)
+
+
+def updates(keys, number, statement=UPDATE, pipeline=True):
+    """Return a script of so many updates in a transaction, sent together or one by one, with rising
+    keys, so that no two wait for each other."""
     step = keys // number
     draws = "".join(DRAW.format(n=n, low=n * step + 1, high=(n + 1) * step)
                     for n in range(number))
     body = "".join(statement.format(n=n) for n in range(number))
-    return draws + (f"\\startpipeline\n{body}\\endpipeline\n" if number > 1 else body)
+    if number == 1:
+        return draws + body
+    begin, end = ("\\startpipeline", "\\endpipeline") if pipeline else ("BEGIN;", "COMMIT;")
+    return f"{draws}{begin}\n{body}{end}\n"
 
 
 def pgbench(server, script, *, seconds, units=1, clients=50):
