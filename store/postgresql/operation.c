@@ -483,6 +483,9 @@ static const struct store_txn_impl operation_impl = {
     .resources_due = pg_resources_due,
     .flush = pg_flush,
     .audit_head = pg_audit_head,
+    .guard_create = pg_guard_create,
+    .guard_drop = pg_guard_drop,
+    .guards = pg_guards,
 };
 
 void pg_operations_init(struct pg_txn *txn)

@@ -11,9 +11,11 @@
 #include "store/postgresql/statements.h"
 
 EMBED_FILE(step_store, "store/postgresql/schema/1_store.sql");
+EMBED_FILE(step_guards, "store/postgresql/schema/3_guards.sql");
 
 static const char *const steps[] = {
     step_store,
+    step_guards,
 };
 
 enum { VERSION = sizeof steps / sizeof *steps };

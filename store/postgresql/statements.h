@@ -164,6 +164,11 @@
     X(SAVEPOINT, "SAVEPOINT stockade_mark")                                                        \
     X(SAVEPOINT_KEEP, "RELEASE SAVEPOINT stockade_mark")                                           \
     X(SAVEPOINT_UNDO, "ROLLBACK TO SAVEPOINT stockade_mark")                                       \
+    /* NULL, or why not. */                                                                        \
+    X(GUARD_CREATE, "SELECT stockade.guard_try($1, $2, $3)")                                       \
+    X(GUARD_DROP, "SELECT stockade.guard_try($1, NULL, NULL)")                                     \
+    X(GUARDS, "SELECT name, key, prefix, id IN (SELECT id FROM stockade.guard_flaws())"            \
+              " FROM stockade.guard ORDER BY name")                                                \
     X(AUDIT, "SELECT lines, hash, identity <> stockade.identity() FROM stockade.audit"             \
              " WHERE chain = $1")                                                                  \
     X(AUDIT_PUT,                                                                                   \
