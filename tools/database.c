@@ -24,7 +24,7 @@ static bool failed(struct database *database, const char *state, const char *tex
 {
     (void)snprintf(database->state, sizeof database->state, "%s", state);
     (void)failure_set(&database->failure, "PostgreSQL: %s", text);
-    for (char *at = database->failure.text; (at = strchr(at, '\n')) != NULL;) {
+    for (char *at = database->failure.text; (at = strpbrk(at, "\n\t")) != NULL;) {
         *at = at[1] == '\0' ? '\0' : ' ';
     }
     return false;

@@ -21,7 +21,8 @@ $(BUILD)/bench-sqlite: $(call objects,$(BENCH_SQLITE_SOURCES)) $(BUILD)/tools.a 
 	@echo 'ld  $@'
 	@$(LINK) -o $@ $^ $(TOOLS_LIBS) -pthread -lm
 
-$(BUILD)/bench-relay: $(call objects,$(BENCH_RELAY_SOURCES)) $(BUILD)/tools.a $(BUILD)/daemon.a
+$(BUILD)/bench-relay: $(call objects,$(BENCH_RELAY_SOURCES)) $(BUILD)/tools.a \
+    $(BUILD)/daemon.a
 	@echo 'ld  $@'
 	@$(LINK) -o $@ $^ $(TOOLS_LIBS) -pthread -lm
 
@@ -30,7 +31,8 @@ BENCH = PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tools STOCKADE_BUILD=$(BUILD) /usr/
 # CASES="write-* read-1": only these. ROUNDS, RUN_SECONDS: how many runs of each, how long. HUGE=1:
 # ten million keys, too; GROWTH=1: what bench-growth measures, too.
 BENCH_OPTIONS = $(CASES:%=--only '%') $(if $(ROUNDS),--rounds $(ROUNDS)) \
-    $(if $(RUN_SECONDS),--seconds $(RUN_SECONDS)) $(if $(HUGE),--huge) $(if $(GROWTH),--growth) --out $(BUILD)/bench
+    $(if $(RUN_SECONDS),--seconds $(RUN_SECONDS)) $(if $(HUGE),--huge) \
+    $(if $(GROWTH),--growth) --out $(BUILD)/bench
 bench: ## measure beside others, in turns: make bench [CASES=GLOB] [ROUNDS=n]
 	@tools/setup --bench
 	@$(MAKE) all bench-programs

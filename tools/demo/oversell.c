@@ -33,7 +33,7 @@ static const struct option_row rows[] = {
     {"work", OPTION_MS, FIELD(work_ms), 0, 60000, "MS", "work between read and write (10)", NULL},
     {"stops", OPTION_NUMBER, FIELD(stops), 0, 1000, "N", "buyers stopped in each sale (6)", NULL},
     {"store", OPTION_TEXT, FIELD(database), 0, 0, "URI",
-     "hold it in PostgreSQL: \"postgresql\" for a private one, or postgresql://...", NULL},
+     "hold it in PostgreSQL: its URI, or \"postgresql\" for a private one", NULL},
     DEMO_OPTION_ROWS,
 };
 static const struct option_table table = {

@@ -135,7 +135,8 @@ static enum purchase write_row(struct buyer *buyer, const stk_lease *lease, int6
 
     (void)snprintf(token, sizeof token, "%" PRId64, stk_lease_token(lease, NULL));
     if (buyer_sql(buyer, "beginning", NULL, "BEGIN", NULL) &&
-        buyer_sql(buyer, "presenting the token", NULL, "SELECT stockade.present($1, $2)", params) &&
+        buyer_sql(buyer, "presenting the token", NULL, "SELECT stockade.present($1::text, $2)",
+                  params) &&
         oversell_table_write(buyer, left) && buyer_sql(buyer, "committing", NULL, "COMMIT", NULL)) {
         return PURCHASE_MADE;
     }
