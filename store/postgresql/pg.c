@@ -270,6 +270,10 @@ static const char session_setup[] =
     "SET client_min_messages = warning;"
     "SET search_path = pg_catalog;"
     "SET jit = off;"
+    /* Statements go by key, so one plan fits all; a table that is small now would else be scanned
+     * by a plan that stays until somebody analyses it. */
+    "SET plan_cache_mode = force_generic_plan;"
+    "SET enable_seqscan = off;"
     "SET default_transaction_isolation = 'read committed';"
     "SET default_transaction_read_only = off;"
     "SET default_transaction_deferrable = off;"
