@@ -31,6 +31,7 @@ CREATE TABLE stockade.guard(
 CREATE FUNCTION stockade.refuse(verdict text, resource text) RETURNS void
   LANGUAGE plpgsql AS $$
 BEGIN
+  resource := coalesce(resource, 'NULL');
   CASE verdict
   WHEN 'STALE' THEN
     RAISE EXCEPTION USING ERRCODE = 'ST001',
@@ -47,8 +48,7 @@ BEGIN
       HINT = 'Call stockade.present(resource, token) for it before the row is changed.';
   WHEN 'NOTOKEN' THEN
     RAISE EXCEPTION USING ERRCODE = 'ST004',
-      MESSAGE = 'NOTOKEN nothing was presented in this transaction, and the row is ''' || resource
-                || '''''s',
+      MESSAGE = 'NOTOKEN no token was presented in this transaction for ''' || resource || '''',
       HINT = 'In one transaction: SELECT stockade.present(resource, token), then change the row.';
   WHEN 'TRUNCATE' THEN
     RAISE EXCEPTION USING ERRCODE = 'ST003',
@@ -65,11 +65,12 @@ $$;
 
 -- Tokens.
 
--- As fence_judge() in fence/token.c. NULL: the token is current. `state` NULL: there is no row.
+-- As fence_judge() in fence/token.c. NULL: the token is current.
 CREATE FUNCTION stockade.verdict(presented int8, token int8, state int2) RETURNS text
   LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE
-    WHEN coalesce(state, 0) = 0 OR presented > token THEN 'UNKNOWN'
+    WHEN presented IS NULL THEN 'NOTOKEN'
+    WHEN state = 0 OR presented > token THEN 'UNKNOWN'
     WHEN presented < token OR state <> 1 THEN 'STALE' END
 $$;
 
@@ -146,7 +147,7 @@ DECLARE
       THEN set_config('idle_in_transaction_session_timeout', coalesce(
              nullif(current_setting('stockade.idle_timeout', true), ''), '10s'), true) END,
     CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
-        AND current_setting('stockade.commit', true) IS DISTINCT FROM 'as it is'
+        AND current_setting('stockade.synchronous_commit', true) IS DISTINCT FROM 'as it is'
       THEN set_config('synchronous_commit', 'on', true) END);
 BEGIN
 END
@@ -174,12 +175,24 @@ BEGIN
 END
 $$;
 
+-- For drivers that do not say what types their parameters have.
+CREATE FUNCTION stockade.present(resource text, token text) RETURNS void
+  LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM stockade.present(resource, token::bigint);
+END
+$$;
+
 CREATE FUNCTION stockade.present(resources text[], tokens bigint[]) RETURNS void
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
   names bytea[] := ARRAY(SELECT convert_to(name, 'UTF8')
                          FROM unnest(resources) WITH ORDINALITY AS r(name, at) ORDER BY at);
 BEGIN
+  IF cardinality(names) = 0 OR cardinality(names) IS DISTINCT FROM cardinality(tokens) THEN
+    RAISE EXCEPTION USING ERRCODE = '22023',
+      MESSAGE = 'present() takes one or more resources, and as many tokens';
+  END IF;
   PERFORM stockade.claim(string_agg(concat(' ', encode(name, 'hex'), '=', token), ''))
     FROM unnest(names, tokens) AS c(name, token);
   PERFORM stockade.judge(names, tokens);
@@ -387,6 +400,7 @@ CREATE FUNCTION stockade.guard_planned(relation regclass, key text, prefix text)
   LANGUAGE plpgsql AS $$
 DECLARE
   class pg_class;
+  foreigner pg_class;
   attribute pg_attribute;
   nameless boolean := false;
   guard stockade.guard;
@@ -396,14 +410,19 @@ BEGIN
     WHERE attrelid = relation AND attname = (parse_ident(key))[1] AND attnum > 0;
   IF class.relkind NOT IN ('r', 'p') OR class.relpersistence = 't' THEN
     RAISE EXCEPTION USING ERRCODE = '42809', MESSAGE = format('%s is not a table', relation);
-  ELSIF NOT pg_has_role(class.relowner, 'USAGE') THEN
+  END IF;
+  SELECT c.* INTO foreigner FROM stockade.tree(relation) t JOIN pg_class c ON c.oid = t.relation
+    WHERE NOT pg_has_role(c.relowner, 'USAGE') LIMIT 1;
+  IF foreigner.oid IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = '42501', MESSAGE = format(
-      'table %s belongs to another role: GRANT %I TO %I', relation,
-      pg_get_userbyid(class.relowner), current_user);
+      'table %s belongs to another role: GRANT %I TO %I', foreigner.oid::regclass,
+      pg_get_userbyid(foreigner.relowner), current_user);
   ELSIF EXISTS(SELECT FROM stockade.tree(relation) t JOIN pg_class c ON c.oid = t.relation
                WHERE c.relkind NOT IN ('r', 'p')) THEN
     RAISE EXCEPTION USING ERRCODE = '42809',
       MESSAGE = format('%s has a foreign table below it, whose rows others change', relation);
+  ELSIF octet_length(convert_to(prefix, 'UTF8')) > 400 THEN
+    RAISE EXCEPTION USING ERRCODE = '22023', MESSAGE = 'a prefix has at most 400 bytes';
   ELSIF attribute.attname IS NULL THEN
     RAISE EXCEPTION USING ERRCODE = '42703',
       MESSAGE = format('table %s has no column %s', relation, key);
@@ -416,7 +435,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '42P22', MESSAGE = format('column %s of %s has a collation '
       'that is not deterministic: keys that are equal there would be two resources', key, relation);
   END IF;
-  IF NOT attribute.attnotnull OR attribute.attcollation <> 0 OR length(prefix) > 400 THEN
+  IF NOT attribute.attnotnull OR attribute.attcollation <> 0 THEN
     EXECUTE format('SELECT EXISTS(SELECT FROM %s WHERE %I IS NULL OR '
       'octet_length(convert_to(concat(%L, %2$I), ''UTF8'')) NOT BETWEEN 1 AND 512)',
       relation, attribute.attname, prefix) INTO nameless;
@@ -530,7 +549,8 @@ BEGIN
   END IF;
   GRANT USAGE ON SCHEMA stockade TO stockade_app;
   GRANT EXECUTE ON FUNCTION stockade.present(bytea, bigint), stockade.present(text, bigint),
-    stockade.present(text[], bigint[]), stockade.text(bytea) TO stockade_app;
+    stockade.present(text, text), stockade.present(text[], bigint[]), stockade.text(bytea)
+    TO stockade_app;
   GRANT SELECT(resource, state, owner, holds, ttl_ms) ON stockade.fences TO stockade_app;
   GRANT SELECT ON stockade.strings, stockade.fields TO stockade_app;
 END
@@ -585,7 +605,7 @@ CREATE FUNCTION stockade.guard_problems() RETURNS TABLE(kind text, problem text)
       AND NOT (a.grantee <> 0 AND (
         (o.kind = 'n' AND a.privilege_type = 'USAGE')
         OR (o.kind = 'v' AND a.privilege_type = 'SELECT')
-        OR (o.kind = 'f' AND o.what LIKE 'on stockade.present(%')
+        OR (o.what LIKE 'on stockade.present(%')
         OR (o.what IN ('on stockade.strings', 'on stockade.fields')
             AND a.privilege_type = 'SELECT')))
       AND o.kind <> 'x'
@@ -608,7 +628,8 @@ $$;
 
 REVOKE ALL ON FUNCTION stockade.refuse, stockade.verdict, stockade.is_itself, stockade.judge,
   stockade.is_current, stockade.claim, stockade.present(bytea, bigint),
-  stockade.present(text, bigint), stockade.present(text[], bigint[]), stockade.check_keys,
+  stockade.present(text, bigint), stockade.present(text, text),
+  stockade.present(text[], bigint[]), stockade.check_keys,
   stockade.tree, stockade.guard_triggers, stockade.guard_body, stockade.guard_flaws,
   stockade.table_named, stockade.guard_planned, stockade.guard_create, stockade.guard_drop,
   stockade.guard_try, stockade.grant_app, stockade.code_hash, stockade.guard_problems
