@@ -121,7 +121,7 @@ def test_every_case_runs_with_postgresql():
     out = bench("--keys", 2000, "--rounds", 1, "--seconds", 2, "--only", "pg-*", "--only",
                 "growth-*", "--peers", ",".join(tag for tag in peers.MAKERS if "p" in tag),
                 seconds=400)
-    assert len(re.findall(r"^(\S.*)\n +/s ", out, re.M)) == 22, out
+    assert len(re.findall(r"^(\S.*)\n +/s ", out, re.M)) == 25, out
 
 
 @pytest.mark.slow

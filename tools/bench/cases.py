@@ -340,6 +340,28 @@ def old_snapshot():
             yield case
 
 
+def guards():
+    """What present() and a guard cost who writes SQL of its own."""
+    def write(label, table, begin=False, rows=1, connections=50):
+        def run(bout):
+            count = min(rows, bout.case.keys // 2)
+            script = postgres.guard_script(bout.case.keys, table, begin, count)
+            return postgres.pgbench(bout.servers["postgres"], script, seconds=bout.seconds,
+                                    units=count, clients=connections, database=postgres.SHOP)
+        return Contender(label, "stockade-pg", run)
+
+    def case(name, what, goal, **how):
+        bare = "bare UPDATE"
+        return Case(f"pg-guard{name}", what, 100000,
+                    [write("UPDATE under a guard, with present()", "guarded", **how),
+                     write(bare, "bare", **how)], {bare: goal}, around=postgres.guarded,
+                    seconds=10)  # each new connection compiles the functions first
+    yield case("", "UPDATE of one row in one trip", 0.6)
+    yield case("-begin", "UPDATE of one row, with BEGIN and COMMIT", 0.6, begin=True)
+    yield case("-rows", "UPDATE of 10,000 rows of as many resources in one statement, one client",
+               0.5, rows=10000, connections=1)
+
+
 def growth(keys):
     words = fixed("FENCED", 1, "SET", KEY, RANDOM)
     return Case(f"growth-{keys}", f"fenced write in PostgreSQL, {keys:,} keys", keys,
@@ -361,7 +383,7 @@ def all_cases():
         tls_writes(1), tls_writes(16),
         reads(1, 1.0), reads(16, 0.8), mixed(), transactions(), *cycles(), *wakes(),
         acquires(),
-        *on_postgres(), two_daemons(),
+        *on_postgres(), two_daemons(), *guards(),
         *on_postgres(", 0.5 ms away", "-500us"), *on_postgres(", 2 ms away", "-2000us"),
         *old_snapshot(),
         connections(1), half_rate(),
