@@ -86,6 +86,8 @@ class Stockade(RespServer):
         self.start()
 
     def start(self):
+        if self.behind and self.behind.process.poll() is not None:
+            self.behind.start()
         self.spawn([BUILD / "stockaded", "--listen", f"127.0.0.1:{self.port}", "--admin", "off",
                     "--listen", f"tls:127.0.0.1:{self.tls_port}",
                     "--tls-cert", self.cert, "--tls-key", self.key,
@@ -103,6 +105,11 @@ class Stockade(RespServer):
 
     def pids(self):
         return super().pids() + (self.behind.pids() if self.behind else [])
+
+    def kill(self):
+        super().kill()
+        if self.behind:
+            self.behind.kill()
 
     def counts(self):
         """Transactions committed in the store, and operations in them."""

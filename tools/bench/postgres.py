@@ -8,7 +8,9 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
+import time
 
 from bench.server import BUILD, BenchError, Server
 
@@ -77,6 +79,16 @@ class Postgres(Server):
         self.wait_for(lambda: subprocess.run(
             [program("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)],
             check=False).returncode == 0)
+
+    def kill(self):
+        """With its backends: while one is left, it does not start again."""
+        backends = self.pids()[1:]
+        super().kill()
+        for pid in backends:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        while any(pathlib.Path(f"/proc/{pid}").exists() for pid in backends):
+            time.sleep(0.01)
 
     def psql(self, *words, database="postgres"):
         return [program("psql"), "-h", "127.0.0.1", "-p", str(self.port), "-U", "bench", "-d",
