@@ -71,7 +71,7 @@ struct ledger {
     _Atomic int64_t newest[SKUS_MAX];  /* see above: microseconds or a token */
     _Atomic int64_t last_sale_ms;      /* on the monotonic clock */
     _Atomic int64_t used_us;           /* how long buyers needed their connections, in sum */
-    _Atomic int64_t waited_us;         /* the longest wait for a lock */
+    _Atomic int64_t stood_ms;          /* the longest time in which nobody bought */
     struct failure failures[CREW_MAX]; /* each buyer's, written before its process ends */
 };
 
@@ -102,7 +102,7 @@ struct sale_result {
     int64_t baskets, pieces; /* as confirmed to buyers */
     int64_t stops, losses, stale_tried, stale_refused;
     int64_t took_ms; /* from the opening to the last sale; at least 1 */
-    int64_t used_ms, waited_ms;
+    int64_t used_ms, stood_ms;
     /* The audit's: */
     int64_t left;         /* pieces in the stocks; below zero, where they are */
     int64_t oversold;     /* pieces that were sold and were not there; 0 is right */
@@ -162,8 +162,6 @@ int64_t buyer_now_us(void);
 void buyer_passes(struct buyer *buyer, int sku, int64_t mark);
 /* Return whether it has passed to another since `mark`: our token, or the time of our answer. */
 bool buyer_has_passed(const struct buyer *buyer, int sku, int64_t mark);
-/* Note that a lock was had now that was asked for at `asked_us`. */
-void buyer_waited(struct buyer *buyer, int64_t asked_us);
 /* Count one more of at most `max`, which all buyers share. False: there are as many. */
 bool ledger_count(_Atomic int64_t *counter, int64_t max);
 

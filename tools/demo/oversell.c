@@ -126,32 +126,29 @@ static const char disclaimer[] =
     "Stockade commits every grant and write to disk; the private Redis keeps nothing there, from\n"
     "which its contenders' sales/s profit.";
 
-static const char *const heads_in_postgresql[] = {
-    "sold",    "left",         "oversold",        "stale tried", "refused",
-    "sales/s", "busy ms/sale", "longest wait ms", NULL};
+static const char *const heads_in_postgresql[] = {"sold",         "left",          "oversold",
+                                                  "stale tried",  "refused",       "sales/s",
+                                                  "busy ms/sale", "standstill ms", NULL};
 
 static void numbers_in_postgresql(const struct sale_result *result, int64_t out[COLUMNS_MAX])
 {
     numbers(result, out);
     out[6] = result->pieces > 0 ? result->used_ms / result->pieces : 0;
-    out[7] = result->waited_ms;
+    out[7] = result->stood_ms;
 }
 
 static const char meaning_in_postgresql[] =
     "\n"
     "busy: how long a connection was in use for each sale, waiting included; in the time between,\n"
-    "a pool could have given it to others. longest wait: for a lock or a lease.\n"
+    "a pool could have given it to others. standstill: the longest time in which nobody bought.\n"
     "\n"
     "The plain lock, a row with a time limit, cannot stop a holder that sleeps past the limit and\n"
-    "writes when it wakes. The row lock is right: the transaction spans the payment call, so "
-    "nobody\n"
-    "is ever late. But everybody who waits needs a connection to wait on, and waits for as long "
-    "as\n"
-    "the holder sleeps. The version column is right, too, and does the work anew, with its "
-    "payment\n"
-    "call, each time that another came first (refused). Stockade's guard is on the table: the "
-    "late\n"
-    "write is refused, whoever sends it, and between its statements a buyer needs no connection.";
+    "writes when it wakes. The row lock is right: the transaction spans the payment call, so\n"
+    "nobody is ever late. But everybody who waits needs a connection to wait on, and while the\n"
+    "holder sleeps nobody buys, however long that is (under a lease: for its TTL at most). The\n"
+    "version column is right, too, and does the work anew, with its payment call, each time that\n"
+    "another came first (refused). Stockade's guard is on the table: the late write is refused,\n"
+    "whoever sends it, and between its statements a buyer needs no connection.";
 
 static const struct demo in_postgresql = {
     .options = &table,

@@ -105,7 +105,6 @@ static bool plain_lock_clear(struct buyer *referee)
 /* PURCHASE_AGAIN: it was not to be had. */
 static enum purchase plain_lock_take(struct buyer *buyer, const char *owner, int64_t *granted_us)
 {
-    int64_t wanted_us = buyer_now_us();
     char ttl[NUMBER_MAX];
 
     while (!buyer_is_late(buyer)) {
@@ -120,7 +119,6 @@ static enum purchase plain_lock_take(struct buyer *buyer, const char *owner, int
         }
         if (answer.rows == 1) {
             *granted_us = buyer_now_us();
-            buyer_waited(buyer, wanted_us);
             buyer_passes(buyer, 0, asked_us);
             buyer_note(buyer, TRACE_LOCKED, 0, 0);
             return PURCHASE_MADE;
@@ -157,7 +155,7 @@ static enum purchase plain_lock_buy(struct buyer *buyer)
 
 static enum purchase row_lock_buy(struct buyer *buyer)
 {
-    int64_t asked_us = buyer_now_us(), stock;
+    int64_t stock;
 
     if (!buyer_sql(buyer, "beginning", NULL, "BEGIN", NULL)) {
         return PURCHASE_FAILED;
@@ -165,7 +163,6 @@ static enum purchase row_lock_buy(struct buyer *buyer)
     enum purchase purchase =
         row_read(buyer, "SELECT stock FROM inventory WHERE sku = $1 FOR UPDATE", &stock, NULL);
     if (purchase == PURCHASE_MADE) {
-        buyer_waited(buyer, asked_us);
         buyer_note(buyer, TRACE_LOCKED, 0, 0);
         oversell_work(buyer);
     }

@@ -175,7 +175,7 @@ static enum purchase write_fenced(struct buyer *buyer, stk_lease *lease, int64_t
 static enum purchase buy(struct buyer *buyer)
 {
     stk_lease *lease;
-    int64_t stock, asked_us = buyer_now_us();
+    int64_t stock;
     enum stk_error error = acquire(buyer, &lease);
 
     if (error == STK_HELD || error == STK_BUSY || error == STK_STALE) {
@@ -185,7 +185,6 @@ static enum purchase buy(struct buyer *buyer)
         (void)failed(buyer, "acquiring", error);
         return PURCHASE_FAILED;
     }
-    buyer_waited(buyer, asked_us);
     buyer_passes(buyer, 0, stk_lease_token(lease, NULL));
     buyer_note(buyer, TRACE_LOCKED, 0, stk_lease_token(lease, NULL));
     enum purchase purchase = read_any(buyer, &stock);

@@ -62,9 +62,13 @@ static void raise_to(_Atomic int64_t *highest, int64_t value)
 
 void buyer_sold(struct buyer *buyer, int sku, int64_t pieces)
 {
-    atomic_fetch_add(&buyer->ledger->sold[sku], pieces);
-    atomic_fetch_add(&buyer->ledger->pieces, pieces);
-    raise_to(&buyer->ledger->last_sale_ms, clock_now_ms(&clock_monotonic));
+    struct ledger *ledger = buyer->ledger;
+    int64_t now_ms = clock_now_ms(&clock_monotonic);
+
+    atomic_fetch_add(&ledger->sold[sku], pieces);
+    atomic_fetch_add(&ledger->pieces, pieces);
+    raise_to(&ledger->stood_ms, now_ms - atomic_load(&ledger->last_sale_ms));
+    raise_to(&ledger->last_sale_ms, now_ms);
 }
 
 void buyer_note(const struct buyer *buyer, enum trace_kind kind, int sku, int64_t value)
@@ -132,11 +136,6 @@ void buyer_passes(struct buyer *buyer, int sku, int64_t mark)
 bool buyer_has_passed(const struct buyer *buyer, int sku, int64_t mark)
 {
     return atomic_load(&buyer->ledger->newest[sku]) > mark;
-}
-
-void buyer_waited(struct buyer *buyer, int64_t asked_us)
-{
-    raise_to(&buyer->ledger->waited_us, buyer_now_us() - asked_us);
 }
 
 /* Coming and going. */
@@ -233,6 +232,7 @@ static bool hold(struct referee *referee, struct failure *failure)
 
     trace_begin(buyer->sale->trace);
     referee->began_ms = clock_now_ms(&clock_monotonic);
+    atomic_store(&buyer->ledger->last_sale_ms, referee->began_ms);
     buyer->deadline_ms = referee->began_ms + buyer->sale->limit_ms;
     bool held = crew_run(&work, failure);
     term_clear(referee->term);
@@ -255,7 +255,7 @@ static bool count_up(struct referee *referee, struct sale_result *result)
         .stale_refused = atomic_load(&ledger->stale_refused),
         .took_ms = took_ms > 0 ? took_ms : 1,
         .used_ms = atomic_load(&ledger->used_us) / 1000,
-        .waited_ms = atomic_load(&ledger->waited_us) / 1000,
+        .stood_ms = atomic_load(&ledger->stood_ms),
     };
     return buyer->contender->audit(buyer, result);
 }

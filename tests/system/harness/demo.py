@@ -5,7 +5,7 @@ import collections
 import re
 
 Row = collections.namedtuple("Row", "sold left oversold tried refused rate")
-SqlRow = collections.namedtuple("SqlRow", "sold left oversold tried refused rate busy_ms wait_ms")
+SqlRow = collections.namedtuple("SqlRow", "sold left oversold tried refused rate busy_ms stood_ms")
 BasketRow = collections.namedtuple(
     "BasketRow", "baskets pieces left oversold twice orders_off stale refused rate")
 
@@ -24,7 +24,7 @@ def table(text, row=Row, last="sales/s"):
 
 
 def in_postgresql(text):
-    return table(text, SqlRow, "longest wait ms")
+    return table(text, SqlRow, "standstill ms")
 
 
 def baskets(text):
