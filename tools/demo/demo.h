@@ -69,9 +69,9 @@ struct ledger {
     _Atomic int64_t stops, losses;   /* buyers stopped between read and write; replies lost */
     _Atomic int64_t stale_tried, stale_refused;
     _Atomic int64_t newest[SKUS_MAX];  /* see above: microseconds or a token */
-    _Atomic int64_t last_sale_ms;      /* on the monotonic clock */
+    _Atomic int64_t last_sale_ms;      /* on the monotonic clock; 0: there was none */
     _Atomic int64_t used_us;           /* how long buyers needed their connections, in sum */
-    _Atomic int64_t stood_ms;          /* the longest time in which nobody bought */
+    _Atomic int64_t stood_ms;          /* the longest time from one sale to the next */
     struct failure failures[CREW_MAX]; /* each buyer's, written before its process ends */
 };
 

@@ -63,11 +63,11 @@ static void raise_to(_Atomic int64_t *highest, int64_t value)
 void buyer_sold(struct buyer *buyer, int sku, int64_t pieces)
 {
     struct ledger *ledger = buyer->ledger;
-    int64_t now_ms = clock_now_ms(&clock_monotonic);
+    int64_t now_ms = clock_now_ms(&clock_monotonic), last_ms = atomic_load(&ledger->last_sale_ms);
 
     atomic_fetch_add(&ledger->sold[sku], pieces);
     atomic_fetch_add(&ledger->pieces, pieces);
-    raise_to(&ledger->stood_ms, now_ms - atomic_load(&ledger->last_sale_ms));
+    raise_to(&ledger->stood_ms, last_ms > 0 ? now_ms - last_ms : 0);
     raise_to(&ledger->last_sale_ms, now_ms);
 }
 
@@ -232,7 +232,6 @@ static bool hold(struct referee *referee, struct failure *failure)
 
     trace_begin(buyer->sale->trace);
     referee->began_ms = clock_now_ms(&clock_monotonic);
-    atomic_store(&buyer->ledger->last_sale_ms, referee->began_ms);
     buyer->deadline_ms = referee->began_ms + buyer->sale->limit_ms;
     bool held = crew_run(&work, failure);
     term_clear(referee->term);
