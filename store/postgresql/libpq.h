@@ -23,6 +23,8 @@
     X(PQfinish)                                                                                    \
     X(PQflush)                                                                                     \
     X(PQfreemem)                                                                                   \
+    X(PQftype)                                                                                     \
+    X(PQgetCopyData)                                                                               \
     X(PQgetResult)                                                                                 \
     X(PQgetisnull)                                                                                 \
     X(PQgetlength)                                                                                 \
@@ -31,6 +33,8 @@
     X(PQntuples)                                                                                   \
     X(PQpipelineStatus)                                                                            \
     X(PQpipelineSync)                                                                              \
+    X(PQputCopyData)                                                                               \
+    X(PQputCopyEnd)                                                                                \
     X(PQresultErrorField)                                                                          \
     X(PQresultErrorMessage)                                                                        \
     X(PQresultStatus)                                                                              \

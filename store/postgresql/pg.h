@@ -32,6 +32,9 @@ struct pg {
     const char *const *texts;
     size_t statements;
     int timeout_ms; /* of a trip */
+    /* Called every now and then while the server is waited for; NULL: never. False: give up. */
+    bool (*go_on)(void *context);
+    void *go_on_context;
 
     struct libpq pq; /* loaded by the first pg_connect */
     PGconn *conn;    /* NULL: not connected */
@@ -91,6 +94,17 @@ void pg_sync(struct pg *pg);
 PGresult *pg_take(struct pg *pg);
 /* Waits for the end of the trip; results that nobody took are dropped. False: something failed. */
 bool pg_end(struct pg *pg);
+
+/* COPY in its binary format. Between start and end nothing else may be asked. Each returns false
+ * where it failed. */
+bool pg_copy_start(struct pg *pg, const char *copy);
+/* The next piece of COPY TO, appended to `data`; `*more` false: there was none left, and this was
+ * the end. */
+bool pg_copy_take(struct pg *pg, struct buf *data, bool *more);
+/* A piece of COPY FROM. What is wrong with it is told at the end. */
+bool pg_copy_put(struct pg *pg, struct bytes data);
+/* `failure` not NULL: give up, for this reason. */
+bool pg_copy_put_end(struct pg *pg, const char *failure);
 
 /* Of a result's row. */
 int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column);

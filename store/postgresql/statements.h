@@ -25,12 +25,15 @@
     /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
      * first. */                                                                                   \
     X(STATE, "SELECT floor, " PG_NOW ", timeline IS DISTINCT FROM stockade.timeline()"             \
-             " OR replicated <> stockade.is_replicated() FROM stockade.meta")                      \
+             " OR replicated <> stockade.is_replicated() OR move_part IN (1, 3)"                   \
+             " OR split_part(identity, '/', 3) <> 'stockade.resource'::regclass::oid::text"        \
+             " FROM stockade.meta")                                                                \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
                 " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \
                 " current_setting('fsync') = 'off',"                                               \
-                " replicated <> stockade.is_replicated() FROM stockade.meta")                      \
+                " replicated <> stockade.is_replicated(), move_part::int8, move_where"             \
+                " FROM stockade.meta")                                                             \
     X(IDENTITY_PUT, "UPDATE stockade.meta SET floor = least(9007199254740991, floor + $1),"        \
                     " session = session + CASE WHEN $1 > 0 THEN 1048576 ELSE 0 END,"               \
                     " identity = stockade.identity(), timeline = stockade.timeline(),"             \
@@ -47,6 +50,16 @@
     X(RECEIPTS, "SELECT r.resource, r.id, r.token, r.fingerprint, r.resp3, r.written_ms, r.reply"  \
                 " FROM unnest($1::int8[], $2::bytea[]) AS k(resource, id)"                         \
                 " JOIN stockade.receipt r USING (resource, id)")                                   \
+    /* The same by the names of the resources. A large value is left out. */                       \
+    X(FIELDS_OF, "SELECT r.id, k.field, CASE WHEN octet_length(f.value) <= 8192 THEN f.value END"  \
+                 " FROM unnest($1::bytea[], $2::bytea[]) AS k(name, field)"                        \
+                 " JOIN stockade.resource r USING (name)"                                          \
+                 " JOIN stockade.field f ON f.resource = r.id AND f.field = k.field")              \
+    X(RECEIPTS_OF, "SELECT r.id, k.id, t.token, t.fingerprint, t.resp3, t.written_ms,"             \
+                   " CASE WHEN octet_length(t.reply) <= 8192 THEN t.reply END"                     \
+                   " FROM unnest($1::bytea[], $2::bytea[]) AS k(name, id)"                         \
+                   " JOIN stockade.resource r USING (name)"                                        \
+                   " JOIN stockade.receipt t ON t.resource = r.id AND t.id = k.id")                \
     X(IDS, "SELECT nextval('stockade.resource_id')")                                               \
     /* What a working set has changed. */                                                          \
     X(PUT_FENCES, "UPDATE stockade.resource r SET token = k.token, state = k.state,"               \
@@ -96,7 +109,7 @@
                  " ON CONFLICT (session, number) DO UPDATE SET void = mark.void"                   \
                  " RETURNING void")                                                                \
     X(MARKS_PRUNE, "DELETE FROM stockade.mark WHERE session = $1 AND number < $2"                  \
-                   " AND number % 2 = $2 % 2")                                                     \
+                   " AND number % 4 = $2 % 4")                                                     \
     /* A commit of our own, behind whose replication all that was seen before is replicated. */    \
     X(BARRIER, "SELECT CASE WHEN stockade.is_replicated()"                                         \
                " THEN pg_logical_emit_message(true, 'stockade', '') END")                          \

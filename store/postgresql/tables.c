@@ -263,6 +263,9 @@ static enum stk_error find_end(struct pg_txn *txn, int64_t after, size_t max, in
     return number(txn, PG_SWEEP_END, &params, end);
 }
 
+/* To look costs trips, not rows: it looks further at once than it would remove. */
+enum { LOOKS_FURTHER = 32 };
+
 enum stk_error pg_resources_due(struct store_txn *base, int64_t before_ms, int64_t live_before_ms,
                                 size_t max, int64_t *after, bool *due, bool *more)
 {
@@ -271,7 +274,7 @@ enum stk_error pg_resources_due(struct store_txn *base, int64_t before_ms, int64
     int64_t end = 0;
 
     *due = *more = false;
-    if (!pg_may_use_tables(txn) || find_end(txn, *after, max, &end) != STK_OK)
+    if (!pg_may_use_tables(txn) || find_end(txn, *after, max * LOOKS_FURTHER, &end) != STK_OK)
         return STK_STORE;
     pg_param_int64(&params, *after);
     pg_param_int64(&params, end);
