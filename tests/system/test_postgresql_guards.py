@@ -349,6 +349,7 @@ def test_refusals_say_what_to_do_and_tell_no_token(stock):
         stock.client("RELEASE", "secret", stock.client.token("secret"))
     newest = stock.client.token("secret", 600000)
     with stock.database.connect() as link:
+        present(link, {"secret": newest})
         for token, code in ((1, STALE), (1 << 53, UNKNOWN), (AsIs("NULL::int8"), NOTOKEN)):
             with pytest.raises(psycopg2.Error) as caught:
                 present(link, {"secret": token})
