@@ -22,9 +22,11 @@
     X(PQexitPipelineMode)                                                                          \
     X(PQfinish)                                                                                    \
     X(PQflush)                                                                                     \
+    X(PQfname)                                                                                     \
     X(PQfreemem)                                                                                   \
     X(PQftype)                                                                                     \
     X(PQgetCopyData)                                                                               \
+    X(PQnotifies)                                                                                  \
     X(PQgetResult)                                                                                 \
     X(PQgetisnull)                                                                                 \
     X(PQgetlength)                                                                                 \
@@ -39,6 +41,7 @@
     X(PQresultErrorField)                                                                          \
     X(PQresultErrorMessage)                                                                        \
     X(PQresultStatus)                                                                              \
+    X(PQsendDescribePortal)                                                                        \
     X(PQsendPrepare)                                                                               \
     X(PQsendQueryParams)                                                                           \
     X(PQsendQueryPrepared)                                                                         \
