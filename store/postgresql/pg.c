@@ -11,6 +11,9 @@
 #include "fence/base/clock.h"
 
 #define CONNECT_SECONDS "3"
+#define NO_STATEMENT    "26000" /* invalid_sql_statement_name */
+
+enum { GO_ON_EVERY_MS = 100 };
 
 /* Failures. */
 
@@ -132,6 +135,7 @@ static void begin_trip(struct pg *pg)
     if (pg->expected == 0) {
         pg->failed = pg->warned = false;
         pg->why[0] = pg->sqlstate[0] = '\0';
+        pg->sent_ms = clock_now_ms(&clock_monotonic);
     }
 }
 
@@ -162,6 +166,20 @@ void pg_send_text(struct pg *pg, const char *text)
         sent(pg, pg->pq.PQsendQueryParams(pg->conn, text, 0, NULL, NULL, NULL, NULL, 1));
 }
 
+void pg_send_parse(struct pg *pg, const char *text)
+{
+    begin_trip(pg);
+    if (pg->conn != NULL)
+        sent(pg, pg->pq.PQsendPrepare(pg->conn, "", text, 0, NULL));
+}
+
+void pg_send_describe(struct pg *pg, const char *portal)
+{
+    begin_trip(pg);
+    if (pg->conn != NULL)
+        sent(pg, pg->pq.PQsendDescribePortal(pg->conn, portal));
+}
+
 void pg_sync(struct pg *pg)
 {
     pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
@@ -183,7 +201,13 @@ static bool wait(struct pg *pg)
     }
     if (unsent > 0)
         poll_fd.events |= POLLOUT;
-    if (left_ms <= 0 || (poll(&poll_fd, 1, left_ms) == 0)) {
+    bool in_slices = pg->go_on != NULL && left_ms > GO_ON_EVERY_MS;
+    if (in_slices && !pg->go_on(pg->go_on_context)) {
+        fail(pg, "interrupted");
+        return false;
+    }
+    if (left_ms <= 0 ||
+        (poll(&poll_fd, 1, in_slices ? GO_ON_EVERY_MS : left_ms) == 0 && !in_slices)) {
         text_print(text, sizeof text, "PostgreSQL has not answered for %d ms", pg->timeout_ms);
         pg->silent_pid = pg->pq.PQbackendPID(pg->conn);
         fail(pg, text);
@@ -248,7 +272,9 @@ PGresult *pg_take(struct pg *pg)
         return result;
     note_error(pg, result);
     pg->pq.PQclear(result);
-    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) != CONNECTION_OK)
+    /* Or a user's function has taken our statements away. */
+    if (pg->conn != NULL &&
+        (pg->pq.PQstatus(pg->conn) != CONNECTION_OK || strcmp(pg->sqlstate, NO_STATEMENT) == 0))
         pg_drop(pg);
     return NULL;
 }
@@ -266,25 +292,26 @@ bool pg_end(struct pg *pg)
     return pg->conn != NULL && !pg->failed;
 }
 
-/* Connecting. */
+bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), void *context,
+             size_t *count)
+{
+    PGnotify *news;
 
-/* What every session is set to, whatever the server's defaults are. */
-static const char session_setup[] =
-    "SET client_min_messages = warning;"
-    "SET search_path = pg_catalog;"
-    "SET jit = off;"
-    /* Statements go by key, so one plan fits all; a table that is small now would else be scanned
-     * by a plan that stays until somebody analyses it. */
-    "SET plan_cache_mode = force_generic_plan;"
-    "SET enable_seqscan = off;"
-    "SET default_transaction_isolation = 'read committed';"
-    "SET default_transaction_read_only = off;"
-    "SET default_transaction_deferrable = off;"
-    "SET statement_timeout = 0;"
-    "SET lock_timeout = '3s';"
-    "SET idle_in_transaction_session_timeout = '3s';"
-    "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')"
-    " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
+    if (pg->pq.PQconsumeInput(pg->conn) == 0 || pg->pq.PQstatus(pg->conn) != CONNECTION_OK) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    while ((news = pg->pq.PQnotifies(pg->conn)) != NULL) {
+        if (news->be_pid != pg->pq.PQbackendPID(pg->conn)) {
+            each(context, news->extra);
+            (*count)++;
+        }
+        pg->pq.PQfreemem(news);
+    }
+    return true;
+}
+
+/* Connecting. */
 
 /* Runs commands outside a pipeline, within the limit, and returns the result of the last one. NULL:
  * one failed. */
@@ -379,7 +406,7 @@ bool pg_connect(struct pg *pg)
         return false;
     }
     check(pg->pq.PQsetnonblocking(pg->conn, 1) == 0);
-    if (!pg_run(pg, session_setup) || !is_direct(pg) || !end_silent(pg))
+    if (!pg_run(pg, "SELECT " PG_SETTINGS) || !is_direct(pg) || !end_silent(pg))
         return false;
     check(pg->pq.PQenterPipelineMode(pg->conn) == 1);
     return true;
@@ -405,6 +432,94 @@ bool pg_run(struct pg *pg, const char *commands)
     if (piped && pg->conn != NULL)
         check(pg->pq.PQenterPipelineMode(pg->conn) == 1);
     return good;
+}
+
+/* COPY. */
+
+bool pg_copy_start(struct pg *pg, const char *copy)
+{
+    if (pg->conn == NULL)
+        return false;
+    check(pg->pq.PQexitPipelineMode(pg->conn) == 1);
+    begin_trip(pg);
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    if (pg->pq.PQsendQuery(pg->conn, copy) != 1) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    PGresult *result = next_result(pg);
+    ExecStatusType status = pg->pq.PQresultStatus(result);
+    bool started = status == PGRES_COPY_OUT || status == PGRES_COPY_IN;
+    if (!started && pg->conn != NULL)
+        note_error(pg, result);
+    pg->pq.PQclear(result);
+    return started;
+}
+
+/* The command's own result, behind the data. */
+static bool copy_end(struct pg *pg)
+{
+    PGresult *result;
+
+    while ((result = next_result(pg)) != NULL) {
+        if (!is_good(pg, result))
+            note_error(pg, result);
+        pg->pq.PQclear(result);
+    }
+    if (pg->conn != NULL)
+        check(pg->pq.PQenterPipelineMode(pg->conn) == 1);
+    return pg->conn != NULL && !pg->failed;
+}
+
+bool pg_copy_take(struct pg *pg, struct buf *data, bool *more)
+{
+    char *piece = NULL;
+    int len = 0;
+
+    *more = false;
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    while (pg->conn != NULL && (len = pg->pq.PQgetCopyData(pg->conn, &piece, 1)) == 0)
+        if (!wait(pg))
+            return false;
+    if (pg->conn == NULL)
+        return false;
+    if (len == -1)
+        return copy_end(pg);
+    if (len < 0) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    buf_append(data, piece, (size_t)len);
+    pg->pq.PQfreemem(piece);
+    *more = true;
+    return true;
+}
+
+bool pg_copy_put(struct pg *pg, struct bytes data)
+{
+    int sent = 0;
+
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    while (pg->conn != NULL &&
+           (sent = pg->pq.PQputCopyData(pg->conn, data.data, (int)data.len)) == 0)
+        if (!wait(pg))
+            return false;
+    if (pg->conn != NULL && sent < 0)
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+    return pg->conn != NULL;
+}
+
+bool pg_copy_put_end(struct pg *pg, const char *failure)
+{
+    int sent = 0;
+
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    while (pg->conn != NULL && (sent = pg->pq.PQputCopyEnd(pg->conn, failure)) == 0)
+        if (!wait(pg))
+            return false;
+    if (pg->conn != NULL && sent < 0)
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+    return copy_end(pg);
 }
 
 bool pg_prepare(struct pg *pg)

@@ -6,6 +6,7 @@
 #include "store/postgresql/identity.h"
 #include "store/postgresql/operation.h"
 #include "store/postgresql/schema.h"
+#include "store/postgresql/sql.h"
 #include "store/postgresql/statements.h"
 
 enum { AGAIN_MS = 250 };
@@ -22,16 +23,22 @@ static const char *const texts[] = {
 #undef X
 };
 
-void reach_init(struct reach *reach, const char *uri, const char *name, struct pg_shared *shared,
-                struct store_reasons *reasons, const struct log *log)
+static const char *const lane_names[] = {
+    "stockade writer", "stockade writer 2", "stockade apart",
+    "stockade reader", "stockade slow",     "stockade watch",
+};
+
+void reach_init(struct reach *reach, const char *uri, enum pg_lane_id lane,
+                struct pg_shared *shared, struct store_reasons *reasons, const struct log *log)
 {
     *reach = (struct reach){
         .txn.pg = {.uri = uri,
-                   .name = name,
+                   .name = lane_names[lane],
                    .names = names,
                    .texts = texts,
                    .statements = PG_STATEMENTS,
                    .timeout_ms = PG_TIMEOUT_MS},
+        .txn.lane = lane,
         .txn.shared = shared,
         .reasons = reasons,
         .log = log,
@@ -51,12 +58,13 @@ static bool connect(struct reach *reach)
     struct pg *pg = &txn->pg;
     int64_t session = atomic_load(&txn->shared->session);
 
-    txn->begun = false;
+    txn->begun = txn->soiled = txn->spoilt = false;
+    txn->sql_state = SQL_UNTRIED;
     txn->next_id = txn->ids_end = 0;
     if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_prepare(pg) || !pg_check_identity(txn))
         return false;
     /* The first who comes counts the opening; the others are refused until then. */
-    if (session == 0 && txn->counts) {
+    if (session == 0 && txn->lane == PG_LANE_WRITER) {
         if (!pg_schema_session(pg, &session))
             return false;
         if (atomic_load(&txn->shared->unsafe))
@@ -74,14 +82,16 @@ bool reach_ready(struct reach *reach)
     struct pg *pg = &reach->txn.pg;
     int64_t now_ms = clock_now_ms(&clock_monotonic);
 
-    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed)
+    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed) {
+        pg_sql_make_ready(&reach->txn);
         return true;
+    }
     int64_t reached = atomic_load(&reach->txn.shared->reached);
     if (now_ms < reach->again_ms && reached == reach->reached)
         return false;
     reach->reached = reached;
+    reach->txn.renamed = false; /* what is wrong now says pg->why */
     if (connect(reach)) {
-        reach->txn.renamed = false;
         atomic_fetch_add(&reach->txn.shared->reached, 1);
         return true;
     }
@@ -94,7 +104,8 @@ bool reach_ready(struct reach *reach)
 void reach_note(struct reach *reach)
 {
     text_print(reach->why, sizeof reach->why, "%s",
-               reach->txn.renamed ? "the server's timeline or its replication has changed"
+               reach->txn.renamed ? "the server's timeline, its replication, its clock or the "
+                                    "store's place has changed"
                                   : reach->txn.pg.why);
 }
 

@@ -5,14 +5,9 @@
 
 #include "fence/base/check.h"
 #include "store/postgresql/operation.h"
+#include "store/postgresql/sql.h"
 
 enum { TRIES = 3 };
-
-static void want(struct set *set, struct bytes name)
-{
-    if (name.len > 0 && name.len <= RESOURCE_NAME_MAX)
-        set_want(&set_row(set, name)->known);
-}
 
 /* Runs those that have no answer yet: moves them to `done`, unless something is missing. */
 static bool run(struct pg_txn *txn, struct list *batch, struct list *done)
@@ -38,7 +33,7 @@ static bool run(struct pg_txn *txn, struct list *batch, struct list *done)
 static bool run_at_once(struct pg_txn *txn, struct list *batch, struct list *done)
 {
     for (struct list *at = batch->next; at != batch; at = at->next)
-        want(&txn->set, list_entry(at, struct store_op, link)->about);
+        set_hint(&txn->set, list_entry(at, const struct store_op, link));
     txn->direct = false;
     return pg_load_all(txn) && !txn->renamed && run(txn, batch, done);
 }
@@ -59,7 +54,7 @@ static bool run_rounds(struct pg_txn *txn, struct list *batch, struct list *done
     for (size_t at = 0; at < names.len; at += len) {
         memcpy(&len, names.data + at, sizeof len);
         at += sizeof len;
-        want(&txn->set, (struct bytes){names.data + at, len});
+        set_want(&set_row(&txn->set, (struct bytes){names.data + at, len})->known);
     }
     buf_free(&names);
     for (int rounds = 0; good && !list_empty(batch); rounds++) {
@@ -84,6 +79,7 @@ static bool attempt(struct reach *reach, struct list *batch, struct list *done)
         return false;
     }
     list_init(&answered);
+    pg_sql_make_ready(txn);
     if (!list_empty(batch) && !run_rounds(txn, batch, &answered)) {
         list_splice(&answered, batch); /* they have no answer that is replicated */
         list_splice(batch, &answered);
@@ -101,6 +97,7 @@ enum work_result pg_reader_work(void *context, struct list *batch, size_t count,
 {
     struct pg_reader *reader = context;
     struct list done;
+    int64_t start_us = clock_now_us(&clock_monotonic);
     bool good = false;
 
     (void)inlined;
@@ -114,6 +111,8 @@ enum work_result pg_reader_work(void *context, struct list *batch, size_t count,
     struct store_stats *stats = finished_add(reader->finished, &done);
     stats->reads += count;
     stats->read_batches++;
+    if (good)
+        durations_add(&stats->barriers, clock_now_us(&clock_monotonic) - start_us);
     finished_close(reader->finished, false);
     return WORK_DONE;
 }

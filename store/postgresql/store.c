@@ -3,10 +3,11 @@
  *
  *   thread          what is its own                                  its connection
  *   the caller's    this file; the owner's side of worker.c          none
- *   store-writer    writer.c: batches of changes                     stockade writer
+ *   store-writer    writer.c: batches of changes                     stockade writer, ... writer 2
  *   store-apart     apart.c: changes that go past the working set    stockade apart
  *   store-reader    reader.c: reads                                  stockade reader
  *   store-slow      the same for reads that may take long            stockade slow
+ *   store-watch     watch.c: news of leases, blockers, the time      stockade watch
  *
  * The database belongs to many: other daemons, programs with the library, the users' own. So
  * nothing is remembered from one transaction to the next but ids that nobody else has.
@@ -41,8 +42,12 @@ struct pg_store {
     struct pg_writer writer;
     struct apart apart;
     struct pg_reader readers[READS];
+    struct pg_watch watch;
     struct store_reasons reasons;
     struct finished finished;
+    /* The owner's. */
+    void (*on_freed)(void *context, struct bytes resource);
+    void *on_freed_context;
 };
 
 static struct pg_store *of(struct store *store)
@@ -71,13 +76,23 @@ static bool flush(struct store *base)
 
 static void collect(struct store *base)
 {
-    finished_collect(&of(base)->finished);
+    struct pg_store *store = of(base);
+
+    finished_collect(&store->finished);
+    if (store->on_freed != NULL)
+        pg_watch_collect(&store->watch, store->on_freed, store->on_freed_context);
+}
+
+static void listen_to(struct store *base, void (*on_freed)(void *context, struct bytes resource),
+                      void *context)
+{
+    of(base)->on_freed = on_freed;
+    of(base)->on_freed_context = context;
 }
 
 static bool lost(const struct store *base)
 {
-    (void)base;
-    return false;
+    return atomic_load(&((const struct pg_store *)base)->shared.lost);
 }
 
 static int64_t session(const struct store *base)
@@ -104,13 +119,15 @@ static struct store_stats stats(const struct store *base)
 
 static void dispose(struct pg_store *store)
 {
-    reach_free(&store->writer.reach);
+    for (size_t i = 0; i < PG_WRITER_LANES; i++)
+        reach_free(&store->writer.lanes[i].reach);
     reach_free(&store->apart.reach);
     for (size_t i = 0; i < READS; i++)
         reach_free(&store->readers[i].reach);
     pthread_mutex_destroy(&store->apart.lock);
     finished_destroy(&store->finished);
     reasons_destroy(&store->reasons);
+    pg_clock_destroy(&store->shared.clock);
     mem_free_secret(store->uri);
     free(store);
 }
@@ -124,6 +141,8 @@ static void close_store(struct store *base)
     worker_stop(&store->apart.worker);
     for (size_t i = 0; i < READS; i++)
         worker_stop(&store->readers[i].worker);
+    pg_watch_stop(&store->watch);
+    store->on_freed = NULL; /* its owner may be gone */
     collect(base);
     dispose(store);
 }
@@ -132,6 +151,7 @@ static const struct store_impl impl = {
     .submit = submit,
     .flush = flush,
     .collect = collect,
+    .listen = listen_to,
     .lost = lost,
     .session = session,
     .stats = stats,
@@ -155,7 +175,7 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
         .threaded = true,
         .work = pg_writer_work,
         .context = &store->writer,
-        .pending = store->writer.reach.reported, /* it looks for the database by itself */
+        .pending = store->writer.lanes[0].reach.reported, /* it looks for the database by itself */
     };
     store->apart.worker = *quick = *slow = store->writes;
     store->apart.worker.pending = quick->pending = slow->pending = false;
@@ -173,6 +193,7 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
     slow->context = &store->readers[READS_SLOW];
     bool started = worker_start(&store->writes);
     started &= worker_start(&store->apart.worker);
+    started &= pg_watch_start(&store->watch);
     started &= worker_start(quick);
     return worker_start(slow) && started;
 }
@@ -206,6 +227,12 @@ bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
     return options != NULL;
 }
 
+static void init_lane(struct pg_store *store, struct reach *reach, enum pg_lane_id lane,
+                      const struct log *log)
+{
+    reach_init(reach, store->uri, lane, &store->shared, &store->reasons, log);
+}
+
 struct store *store_postgresql_open(const struct store_options *options, char *why, size_t why_size)
 {
     check(options->threads);
@@ -214,15 +241,17 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     store->uri = mem_strdup(options->path);
     finished_init(&store->finished, options->wake, options->context);
     reasons_init(&store->reasons);
-    reach_init(&store->writer.reach, store->uri, "stockade writer", &store->shared, &store->reasons,
-               options->log);
-    reach_init(&store->apart.reach, store->uri, "stockade apart", &store->shared, &store->reasons,
-               options->log);
-    reach_init(&store->readers[READS_QUICK].reach, store->uri, "stockade reader", &store->shared,
-               &store->reasons, options->log);
-    reach_init(&store->readers[READS_SLOW].reach, store->uri, "stockade slow", &store->shared,
-               &store->reasons, options->log);
-    store->writer.reach.txn.counts = true;
+    pg_clock_init(&store->shared.clock);
+    init_lane(store, &store->writer.lanes[0].reach, PG_LANE_WRITER, options->log);
+    init_lane(store, &store->writer.lanes[1].reach, PG_LANE_WRITER_2, options->log);
+    init_lane(store, &store->apart.reach, PG_LANE_APART, options->log);
+    init_lane(store, &store->readers[READS_QUICK].reach, PG_LANE_READER, options->log);
+    init_lane(store, &store->readers[READS_SLOW].reach, PG_LANE_SLOW, options->log);
+    init_lane(store, &store->watch.reach, PG_LANE_WATCH, NULL); /* of an outage the others tell */
+    store->watch.log = options->log;
+    store->watch.finished = &store->finished;
+    store->writer.watch = store->apart.watch = &store->watch;
+    store->writer.reasons = &store->reasons;
     store->writer.worker = &store->writes;
     store->writer.apart = &store->apart;
     list_init(&store->writer.waiting);
@@ -232,7 +261,7 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     for (size_t i = 0; i < READS; i++)
         store->readers[i].finished = &store->finished;
     /* Where it cannot be reached now it is tried again: the answer is STORE until then. */
-    (void)reach_ready(&store->writer.reach);
+    (void)reach_ready(&store->writer.lanes[0].reach);
     if (!start_workers(store, options)) {
         text_print(why, why_size, "cannot start the store's threads");
         close_store(&store->base);

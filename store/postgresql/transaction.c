@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/clock.h"
 #include "fence/base/mem.h"
 #include "store/postgresql/statements.h"
 
@@ -45,7 +46,9 @@ static void take_row(struct pg_txn *txn, const PGresult *result, int at)
         .owner = set_copy(set, pg_value_bytes(&txn->pg, result, at, 10)),
         .changed_ms = pg_value_int64(&txn->pg, result, at, 11),
         .receipts_gone = pg_value_int64(&txn->pg, result, at, 12),
+        .change = pg_value_int64(&txn->pg, result, at, 17),
     };
+    now->waited = row->was_waited = pg_value_bool(&txn->pg, result, at, 18);
     now->receipts_token = pg_value_int64(&txn->pg, result, at, 13);
     now->fields = pg_value_int64(&txn->pg, result, at, 14);
     row->string_known = pg_value_bool(&txn->pg, result, at, 15) ? KNOWN : UNKNOWN;
@@ -56,6 +59,7 @@ static void take_row(struct pg_txn *txn, const PGresult *result, int at)
 /* What is wanted, as parameters of the statements that ask for it. */
 struct wishes {
     struct pg_array names, strings, hashes, field_ids, field_keys, receipt_ids, receipt_keys;
+    struct pg_array hint_names[2], hint_keys[2]; /* of fields, of receipts */
 };
 
 static void add_part(struct pg_array *ids, struct pg_array *keys, const struct part *part)
@@ -64,8 +68,22 @@ static void add_part(struct pg_array *ids, struct pg_array *keys, const struct p
     pg_array_bytes(keys, part->key);
 }
 
+static void collect_hints(const struct set *set, struct wishes *wishes)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        pg_array_start(&wishes->hint_names[kind], PG_BYTEA);
+        pg_array_start(&wishes->hint_keys[kind], PG_BYTEA);
+    }
+    for (size_t i = 0; i < set->hints_count; i++) {
+        const struct hint *hint = &set->hints[i];
+        pg_array_bytes(&wishes->hint_names[hint->kind == PART_RECEIPT], hint->row->name);
+        pg_array_bytes(&wishes->hint_keys[hint->kind == PART_RECEIPT], hint->key);
+    }
+}
+
 static void collect(const struct set *set, struct wishes *wishes)
 {
+    collect_hints(set, wishes);
     pg_array_start(&wishes->names, PG_BYTEA);
     pg_array_start(&wishes->strings, PG_INT8);
     pg_array_start(&wishes->hashes, PG_INT8);
@@ -95,6 +113,10 @@ static void collect(const struct set *set, struct wishes *wishes)
 
 static void free_wishes(struct wishes *wishes)
 {
+    for (int kind = 0; kind < 2; kind++) {
+        buf_free(&wishes->hint_names[kind].buf);
+        buf_free(&wishes->hint_keys[kind].buf);
+    }
     buf_free(&wishes->names.buf);
     buf_free(&wishes->strings.buf);
     buf_free(&wishes->hashes.buf);
@@ -143,7 +165,14 @@ static void take_state(struct pg_txn *txn)
     if (result != NULL && txn->pg.pq.PQntuples(result) == 1) {
         txn->floor = pg_value_int64(&txn->pg, result, 0, 0);
         txn->now_ms = pg_value_int64(&txn->pg, result, 0, 1);
-        txn->renamed = pg_value_bool(&txn->pg, result, 0, 2);
+        bool agrees =
+            pg_clock_look(&txn->shared->clock,
+                          &(struct pg_clock_look){.now_ms = txn->now_ms,
+                                                  .number = pg_value_int64(&txn->pg, result, 0, 3),
+                                                  .sent_ms = txn->pg.sent_ms,
+                                                  .got_ms = clock_now_ms(&clock_monotonic)},
+                          &txn->since_ms);
+        txn->renamed = !agrees || pg_value_bool(&txn->pg, result, 0, 2);
     }
     txn->pg.pq.PQclear(result);
 }
@@ -169,7 +198,27 @@ static void take_strings(struct pg_txn *txn)
     txn->pg.pq.PQclear(result);
 }
 
-/* Both kinds of parts, as their statements give them. What an operation has changed stays. */
+/* A part, as its statement gives it. */
+static void take_part(struct pg_txn *txn, struct part *part, const PGresult *result, int at)
+{
+    struct set *set = &txn->set;
+    struct part_content *now = &part->now;
+
+    now->exists = true;
+    if (part->kind == PART_FIELD)
+        now->value = set_copy(set, pg_value_bytes(&txn->pg, result, at, 2));
+    else
+        now->receipt = (struct receipt){
+            .token = pg_value_int64(&txn->pg, result, at, 2),
+            .fingerprint = (uint64_t)pg_value_int64(&txn->pg, result, at, 3),
+            .resp3 = pg_value_bool(&txn->pg, result, at, 4),
+            .written_ms = pg_value_int64(&txn->pg, result, at, 5),
+            .reply = set_copy(set, pg_value_bytes(&txn->pg, result, at, 6)),
+        };
+    part->known = KNOWN;
+}
+
+/* What an operation has changed stays. */
 static void take_parts(struct pg_txn *txn, enum part_kind kind)
 {
     PGresult *result = pg_take(&txn->pg);
@@ -178,20 +227,31 @@ static void take_parts(struct pg_txn *txn, enum part_kind kind)
         struct set *set = &txn->set;
         struct row *row = set_row_by_id(set, pg_value_int64(&txn->pg, result, i, 0));
         struct part *part = set_part(set, row, kind, pg_value_bytes(&txn->pg, result, i, 1));
-        if (part->known == KNOWN)
+        if (part->known != KNOWN)
+            take_part(txn, part, result, i);
+    }
+    txn->pg.pq.PQclear(result);
+}
+
+/* The parts of hints, whose rows have come before: those that do not come are not there. Where the
+ * row has not come, nothing is known of its parts. */
+static void take_hinted(struct pg_txn *txn, enum part_kind kind)
+{
+    struct set *set = &txn->set;
+    PGresult *result = pg_take(&txn->pg);
+
+    for (size_t i = 0; result != NULL && i < set->hints_count; i++)
+        if (set->hints[i].kind == kind && set->hints[i].row->stored)
+            set_part(set, set->hints[i].row, kind, set->hints[i].key)->known = KNOWN;
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
+        struct row *row = set_row_by_id(set, pg_value_int64(&txn->pg, result, i, 0));
+        if (row == NULL || !row->stored)
             continue;
-        part->now.exists = true;
-        if (kind == PART_FIELD)
-            part->now.value = set_copy(set, pg_value_bytes(&txn->pg, result, i, 2));
+        struct part *part = set_part(set, row, kind, pg_value_bytes(&txn->pg, result, i, 1));
+        if (txn->pg.pq.PQgetisnull(result, i, kind == PART_FIELD ? 2 : 6))
+            part->known = UNKNOWN;
         else
-            part->now.receipt = (struct receipt){
-                .token = pg_value_int64(&txn->pg, result, i, 2),
-                .fingerprint = (uint64_t)pg_value_int64(&txn->pg, result, i, 3),
-                .resp3 = pg_value_bool(&txn->pg, result, i, 4),
-                .written_ms = pg_value_int64(&txn->pg, result, i, 5),
-                .reply = set_copy(set, pg_value_bytes(&txn->pg, result, i, 6)),
-            };
-        part->known = KNOWN;
+            take_part(txn, part, result, i);
     }
     txn->pg.pq.PQclear(result);
 }
@@ -268,6 +328,8 @@ static bool load(struct pg_txn *txn, bool ends)
     if (begins)
         send_begin(txn, PG_FLOOR_SHARED);
     ask(txn, reads ? PG_FIND : PG_LOCK, &wishes.names, NULL);
+    ask(txn, PG_FIELDS_OF, &wishes.hint_names[0], &wishes.hint_keys[0]);
+    ask(txn, PG_RECEIPTS_OF, &wishes.hint_names[1], &wishes.hint_keys[1]);
     ask(txn, PG_STRINGS, &wishes.strings, NULL);
     ask(txn, PG_ALL_FIELDS, &wishes.hashes, NULL);
     ask(txn, PG_FIELDS, &wishes.field_ids, &wishes.field_keys);
@@ -284,6 +346,11 @@ static bool load(struct pg_txn *txn, bool ends)
         take_begin(txn);
     if (wishes.names.count > 0)
         take_rows(txn);
+    if (wishes.hint_names[0].count > 0)
+        take_hinted(txn, PART_FIELD);
+    if (wishes.hint_names[1].count > 0)
+        take_hinted(txn, PART_RECEIPT);
+    txn->set.hints_count = 0;
     if (wishes.strings.count > 0)
         take_strings(txn);
     if (wishes.hashes.count > 0)
@@ -296,8 +363,9 @@ static bool load(struct pg_txn *txn, bool ends)
     if (ids)
         take_ids(txn);
     free_wishes(&wishes);
-    txn->begun = pg->conn != NULL && !ends;
-    bool good = pg_end(pg) && (!ends || !pg->warned) && tell_locked(txn);
+    bool done = pg_end(pg);
+    txn->begun = pg->conn != NULL && (!ends || !done); /* after an error it was not ended */
+    bool good = done && (!ends || !pg->warned) && tell_locked(txn);
     settle(txn);
     return good;
 }
@@ -325,7 +393,7 @@ bool pg_begin_floor(struct pg_txn *txn)
 
 /* Writing. */
 
-enum { COLUMNS = 16 };
+enum { COLUMNS = 18 };
 
 /* Rows of a statement, column by column. */
 struct columns {
@@ -342,13 +410,16 @@ static void start_columns(struct columns *columns, const enum pg_type *types, si
         pg_array_start(&columns->of[i], types[i]);
 }
 
-/* Queues the statement, unless it has no rows. */
-static void send_columns(struct pg_txn *txn, enum pg_statement statement, struct columns *columns)
+/* Queues the statement, unless it has no rows. `dated`: the time is its last parameter. */
+static void send_columns(struct pg_txn *txn, enum pg_statement statement, struct columns *columns,
+                         bool dated)
 {
     struct pg_params params = {.count = 0};
 
     for (size_t i = 0; i < columns->count; i++)
         pg_param_array(&params, &columns->of[i]);
+    if (dated)
+        pg_param_int64(&params, txn->now_ms);
     if (columns->rows > 0)
         pg_send(&txn->pg, statement, &params);
     for (size_t i = 0; i < columns->count; i++)
@@ -369,6 +440,8 @@ static void add_fence(struct pg_array *of, size_t at, const struct content *now)
     pg_array_bool(&of[at++], lease->anonymous);
     pg_array_bytes(&of[at++], lease->owner);
     pg_array_int64(&of[at++], lease->changed_ms);
+    pg_array_int64(&of[at++], lease->change);
+    pg_array_bool(&of[at++], now->waited && fence->state == FENCE_LIVE);
     pg_array_int64(&of[at++], now->receipts_token);
     pg_array_int64(&of[at++], now->resource.type);
     pg_array_int64(&of[at], now->fields);
@@ -386,7 +459,7 @@ static void put_fences(struct pg_txn *txn)
 {
     static const enum pg_type types[] = {PG_INT8, PG_INT8, PG_INT8, PG_INT8,  PG_INT8,
                                          PG_INT8, PG_INT8, PG_BOOL, PG_BYTEA, PG_INT8,
-                                         PG_INT8, PG_INT8, PG_INT8};
+                                         PG_INT8, PG_BOOL, PG_INT8, PG_INT8,  PG_INT8};
     struct columns columns;
 
     start_columns(&columns, types, sizeof types / sizeof *types);
@@ -398,7 +471,7 @@ static void put_fences(struct pg_txn *txn)
         add_fence(columns.of, 1, &row->now);
         columns.rows++;
     }
-    send_columns(txn, PG_PUT_FENCES, &columns);
+    send_columns(txn, PG_PUT_FENCES, &columns, false);
 }
 
 static void put_values(struct pg_txn *txn)
@@ -418,7 +491,7 @@ static void put_values(struct pg_txn *txn)
         pg_array_int64(&columns.of[4], row->now.receipts_token);
         columns.rows++;
     }
-    send_columns(txn, PG_PUT_VALUES, &columns);
+    send_columns(txn, PG_PUT_VALUES, &columns, false);
 }
 
 static void put_types(struct pg_txn *txn)
@@ -438,7 +511,7 @@ static void put_types(struct pg_txn *txn)
         pg_array_int64(&columns.of[3], now->receipts_token);
         columns.rows++;
     }
-    send_columns(txn, PG_PUT_TYPES, &columns);
+    send_columns(txn, PG_PUT_TYPES, &columns, false);
 }
 
 static int by_name(const void *a, const void *b)
@@ -452,7 +525,7 @@ static void make_rows(struct pg_txn *txn)
 {
     static const enum pg_type types[] = {PG_INT8, PG_BYTEA, PG_INT8, PG_INT8,  PG_INT8, PG_INT8,
                                          PG_INT8, PG_INT8,  PG_BOOL, PG_BYTEA, PG_INT8, PG_INT8,
-                                         PG_INT8, PG_INT8,  PG_INT8, PG_BYTEA};
+                                         PG_BOOL, PG_INT8,  PG_INT8, PG_INT8,  PG_INT8, PG_BYTEA};
     struct columns columns;
     const struct row **made = NULL;
     size_t count = 0, room = 0;
@@ -475,11 +548,11 @@ static void make_rows(struct pg_txn *txn)
         pg_array_int64(&columns.of[0], made[i]->new_id);
         pg_array_bytes(&columns.of[1], made[i]->name);
         add_fence(columns.of, 2, now);
-        pg_array_int64(&columns.of[14], now->lease.receipts_gone);
-        add_value(&columns.of[15], now);
+        pg_array_int64(&columns.of[16], now->lease.receipts_gone);
+        add_value(&columns.of[17], now);
         columns.rows++;
     }
-    send_columns(txn, PG_MAKE, &columns);
+    send_columns(txn, PG_MAKE, &columns, false);
     free(made);
 }
 
@@ -496,7 +569,7 @@ static void clear_fields(struct pg_txn *txn)
         pg_array_int64(&columns.of[0], row->new_id);
         columns.rows++;
     }
-    send_columns(txn, PG_CLEAR_FIELDS, &columns);
+    send_columns(txn, PG_CLEAR_FIELDS, &columns, false);
 }
 
 static void put_parts(struct pg_txn *txn, enum part_kind kind, bool exists,
@@ -527,7 +600,7 @@ static void put_parts(struct pg_txn *txn, enum part_kind kind, bool exists,
         }
         columns.rows++;
     }
-    send_columns(txn, statement, &columns);
+    send_columns(txn, statement, &columns, exists && kind == PART_RECEIPT);
 }
 
 static void retire(struct pg_txn *txn)
@@ -540,7 +613,7 @@ static void retire(struct pg_txn *txn)
         pg_array_int64(&columns.of[0], txn->set.retired[i].resource);
         pg_array_int64(&columns.of[1], txn->set.retired[i].token);
     }
-    send_columns(txn, PG_RETIRE, &columns);
+    send_columns(txn, PG_RETIRE, &columns, true);
 }
 
 /* Queues all that has changed. What is there already comes first, in the hands of this transaction
@@ -578,6 +651,8 @@ static void send_mark(struct pg_txn *txn, enum pg_statement statement, int64_t n
 
     pg_param_int64(&params, atomic_load(&txn->shared->session));
     pg_param_int64(&params, number);
+    if (statement != PG_MARKS_PRUNE)
+        pg_param_int64(&params, txn->now_ms);
     pg_send(&txn->pg, statement, &params);
 }
 
@@ -585,9 +660,10 @@ static void send_mark(struct pg_txn *txn, enum pg_statement statement, int64_t n
  * marks are of no use; another connection's are none of its business. */
 static void send_marks(struct pg_txn *txn)
 {
-    txn->last_mark += txn->last_mark == 0 && !txn->counts ? 1 : 2;
-    txn->mark = txn->last_mark;
-    if (txn->mark % MARKS_KEPT < 2)
+    txn->last_mark += PG_LANES;
+    txn->mark = txn->last_mark + txn->lane;
+    txn->mark_ms = txn->now_ms;
+    if (txn->mark % MARKS_KEPT < PG_LANES)
         send_mark(txn, PG_MARKS_PRUNE, txn->mark);
     send_mark(txn, PG_MARK, txn->mark);
 }
@@ -603,33 +679,14 @@ static bool is_passing(const struct pg *pg)
     return false;
 }
 
-enum pg_ended pg_commit(struct pg_txn *txn)
+/* A user's SQL may have left what outlives its transaction. */
+static void send_clean(struct pg_txn *txn)
 {
-    struct pg *pg = &txn->pg;
-    bool changed = set_changed(&txn->set) || txn->wrote;
-
-    check(txn->begun);
-    txn->mark = 0;
-    if (changed) {
-        send_changes(txn);
-        send_marks(txn);
+    if (txn->soiled) {
+        pg_send(&txn->pg, PG_SQL_UNLOCK, NULL);
+        pg_send(&txn->pg, PG_SQL_UNLISTEN, NULL);
     }
-    pg_send(pg, PG_COMMIT, NULL);
-    if (!changed)
-        pg_send(pg, PG_BARRIER, NULL);
-    pg_sync(pg);
-    bool good = pg_end(pg);
-    if (good && !pg->warned) {
-        txn->begun = false;
-        return PG_COMMITTED;
-    }
-    if (pg->conn != NULL && !good) {
-        bool again = is_passing(pg);
-        return again ? PG_AGAIN : PG_NOT;
-    }
-    pg_drop(pg);
-    txn->begun = false;
-    return changed ? PG_UNKNOWN : PG_NOT;
+    txn->soiled = false;
 }
 
 void pg_roll_back(struct pg_txn *txn)
@@ -639,14 +696,60 @@ void pg_roll_back(struct pg_txn *txn)
 
     set_clear(&txn->set);
     txn->wrote = txn->marked = false;
+    if (txn->spoilt)
+        pg_drop(pg);
     if (pg->conn != NULL && txn->begun) {
         memcpy(why, pg->why, sizeof why);
         pg_send(pg, PG_ROLLBACK, NULL);
+        send_clean(txn);
         pg_sync(pg);
         if (pg_end(pg))
             memcpy(pg->why, why, sizeof why);
     }
     txn->begun = false;
+}
+
+void pg_commit_send(struct pg_txn *txn)
+{
+    bool changed = set_changed(&txn->set) || txn->wrote;
+
+    check(txn->begun);
+    txn->mark = 0;
+    if (changed) {
+        send_changes(txn);
+        send_marks(txn);
+    }
+    pg_send(&txn->pg, PG_COMMIT, NULL);
+    if (!changed)
+        pg_send(&txn->pg, PG_BARRIER, NULL);
+    send_clean(txn);
+    pg_sync(&txn->pg);
+}
+
+enum pg_ended pg_commit_take(struct pg_txn *txn)
+{
+    struct pg *pg = &txn->pg;
+    bool good = pg_end(pg);
+
+    if (good && !pg->warned) {
+        txn->begun = false;
+        return PG_COMMITTED;
+    }
+    if (pg->conn != NULL && !good)
+        return is_passing(pg) ? PG_AGAIN : PG_NOT;
+    pg_drop(pg);
+    txn->begun = false;
+    return txn->mark != 0 ? PG_UNKNOWN : PG_NOT;
+}
+
+enum pg_ended pg_commit(struct pg_txn *txn)
+{
+    if (txn->spoilt) { /* of reads, only that refusal is told */
+        pg_roll_back(txn);
+        return txn->kind == PG_READS ? PG_COMMITTED : PG_NOT;
+    }
+    pg_commit_send(txn);
+    return pg_commit_take(txn);
 }
 
 /* Who waits for an index entry of the same mark waits for the end of the transaction that made it,
@@ -671,5 +774,9 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
         pg_drop(pg);
     if (!good)
         return PG_UNKNOWN;
+    if (is_void && txn->now_ms - txn->mark_ms > PG_MARK_KEPT_MS / 2) {
+        atomic_store(&txn->shared->lost, true);
+        return PG_UNKNOWN;
+    }
     return is_void ? PG_NOT : PG_COMMITTED;
 }

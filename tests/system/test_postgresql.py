@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from harness.limits import patience, wait_until, within
+from harness.limits import Wait, patience, wait_until, within
 from harness.postgres import Postgres, ask
 from harness.relay import Relay
 from harness.replicated import Replicated
@@ -102,6 +102,46 @@ def test_a_user_who_locks_in_another_order_deadlocks_with_nobody(rig, database, 
         ask(user, "SELECT FROM stockade.resource WHERE name = 'a' FOR UPDATE")
         ask(user, "COMMIT")
         assert both.read() == "OK"
+
+
+def test_large_values_are_loaded_where_they_are_asked_for(rig, uri):
+    """A batch's first load brings small values only; of a large one it says nothing."""
+    client = rig.daemon(store=uri).client()
+    token, note = client.token("cart"), b"n" * 20000
+    assert client.fenced(token, "HSET", "cart", "note", note) == 1
+    assert client.fenced(token, "HSETNX", "cart", "note", "other") == 0
+    assert client.fenced(token, "HSET", "cart", "note", note, "apples", 3) == 1
+    assert client("HMGET", "cart", "note", "apples", "pears") == [note, b"3", None]
+    assert client("HSTRLEN", "cart", "note") == len(note)
+    other = client.token("sku:1")
+    client.fenced(other, "SET", "sku:1", note)
+    for _ in range(2):
+        assert client("FENCED", other, "ID", "sale", "GETSET", "sku:1", "0") == note
+    assert client("GET", "sku:1") == b"0"
+
+
+def test_a_commit_that_is_made_anew_overtakes_nothing(rig, database, uri):
+    """While one connection commits the other one runs what comes next. Where that commit has to
+    be made again, what comes next does, too."""
+    client, user = rig.daemon(store=uri).client(), database.connect()
+    names = [f"sku:{i}" for i in range(20)]
+    tokens = {name: client.token(name, 600000) for name in names}
+    counts = dict.fromkeys(names, 0)
+    killed, wait = 0, Wait(60)
+    while killed < 12:
+        wait.check("twelve connections were ended")
+        client.send_all([("FENCED", tokens[name], "INCRBY", name, 1) for name in names * 20])
+        killed += len(ask(user, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                                " WHERE application_name LIKE 'stockade writer%%'"
+                                " AND backend_start < clock_timestamp() - interval '300 ms'"))
+        for name in names * 20:
+            reply = client.read(timeout=patience(30))
+            if not isinstance(reply, ReplyError):
+                assert reply == counts[name] + 1, name
+                counts[name] = reply
+    assert [int(client("GET", name)) for name in names] == list(counts.values())
+    assert sum(counts.values()) > 2000
+    user.close()
 
 
 @pytest.mark.parametrize("how", ["the reply is lost", "the commit is lost"])
