@@ -27,10 +27,11 @@ static const char setup[] = "SET lock_timeout = '10s';"
                             "SET idle_in_transaction_session_timeout = '60s';"
                             "SET client_connection_check_interval = '1s'";
 
-static const char hold[] =
-    "BEGIN; SELECT pg_advisory_xact_lock(" PG_FLOOR_LOCK ");"
-    "LOCK TABLE stockade.meta, stockade.resource, stockade.field, stockade.receipt,"
-    " stockade.retired, stockade.audit IN EXCLUSIVE MODE";
+/* Daemons' changes wait for the first lock. No table is locked, for daemons that come meanwhile
+ * prepare their statements; whoever has presented a token has its row, which is waited for where
+ * that row is deleted or its lease ended. */
+static const char hold[] = "BEGIN; SELECT pg_advisory_xact_lock(" PG_FLOOR_LOCK ");"
+                           "SELECT FROM stockade.meta FOR UPDATE";
 
 struct pg_transfer {
     struct transfer base;
@@ -419,16 +420,22 @@ static bool commit(struct transfer *base)
     return exec(transfer, "COMMIT") && (!transfer->pg.warned || explain(transfer));
 }
 
+/* Whoever gives up still has something to put right, so nobody is asked any more whether to go on;
+ * and the connection may be gone. */
 static void undo(struct transfer *base)
 {
     struct pg_transfer *transfer = of(base);
+    struct pg *pg = &transfer->pg;
 
-    if (transfer->pg.conn != NULL && transfer->copying)
-        (void)pg_copy_put_end(&transfer->pg, "given up");
+    pg->go_on = NULL;
+    if (pg->conn != NULL && transfer->copying)
+        (void)pg_copy_put_end(pg, "given up");
     transfer->copying = false;
     buf_clear(&transfer->piece);
-    if (transfer->pg.conn != NULL)
-        (void)pg_run(&transfer->pg, "ROLLBACK");
+    if (pg->conn != NULL)
+        (void)pg_run(pg, "ROLLBACK");
+    else
+        (void)(pg_connect(pg) && pg_run(pg, setup));
 }
 
 static void close_it(struct transfer *base)

@@ -678,13 +678,20 @@ def test_a_password_is_repeated_nowhere(rig, ops, postgres):
 
 
 def test_ctrl_c_undoes_a_move(rig, ops, database, uri, furnished):
+    """Also what it had told the new store, which is in the middle of something."""
     source, tokens = furnished
-    relay = rig.relay(("127.0.0.1", database.server.port))
-    relay.hold("up", b"PGCOPY")
-    running = ops.start("move", "--from", source, "--to", database.uri_at(relay.address))
-    wait_until(lambda: relay.kept("up"), "the move stands", 20)
+    daemon = rig.daemon(store=uri)
+    daemon.client()("GET", "k")
+    database.sql("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS"
+                 " $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$")
+    database.sql("CREATE TRIGGER slow BEFORE INSERT ON stockade.resource FOR EACH ROW"
+                 " EXECUTE FUNCTION slow()")
+    running = ops.start("move", "--from", source, "--to", uri)
+    wait_until(lambda: database.sql("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"),
+               "the move stands", 20)
+    refuses(daemon, COMING, "GET", "k")
     running.send_signal(signal.SIGINT)
     assert running.wait(timeout=patience(20)) == 128 + signal.SIGINT
     assert "interrupted; nothing was changed" in running.stderr.read()
-    relay.cut()
+    wait_until(lambda: daemon.client().ask("GET", "k") is None, "the new store goes on")
     expect_furnished(rig.daemon(store=source).client(), tokens)
