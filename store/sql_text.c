@@ -88,8 +88,8 @@ static bool word_is_one_of(struct bytes word, const char *const *words)
 
 enum sql_kind sql_kind(struct bytes statement)
 {
-    static const char *const queries[] = {"SELECT", "VALUES", "WITH", "EXPLAIN", NULL};
-    static const char *const changes[] = {"INSERT", "UPDATE", "DELETE", "REPLACE", NULL};
+    static const char *const queries[] = {"SELECT", "VALUES", "TABLE", "WITH", "EXPLAIN", NULL};
+    static const char *const changes[] = {"INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", NULL};
     static const char *const definitions[] = {"CREATE",  "ALTER",   "DROP",
                                               "REINDEX", "ANALYZE", NULL};
     struct scan scan = scan_of(statement);

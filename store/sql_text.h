@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can be said of an SQL statement without SQLite: its kind, by its first word, and whether its
- * text keeps within bounds. It understands comments, strings and quoted names, and no more: SQLite
- * itself will find what else is wrong. */
+/* What can be said of an SQL statement without the database: its kind, by its first word, and
+ * whether its text keeps within bounds. It understands comments, strings and quoted names as SQLite
+ * does, and no more: the database itself will find what else is wrong. */
 #ifndef STOCKADE_STORE_SQL_TEXT_H
 #define STOCKADE_STORE_SQL_TEXT_H
 
@@ -10,11 +10,16 @@
 #include "fence/base/bytes.h"
 
 enum sql_kind {
-    SQL_QUERY,      /* SELECT, VALUES, EXPLAIN, WITH (which may lead to a change all the same) */
-    SQL_CHANGE,     /* INSERT, UPDATE, DELETE, REPLACE */
+    SQL_QUERY,      /* SELECT, VALUES, TABLE, EXPLAIN, WITH (which may lead to a change) */
+    SQL_CHANGE,     /* INSERT, UPDATE, DELETE, REPLACE, MERGE */
     SQL_DEFINITION, /* CREATE, ALTER, DROP, REINDEX, ANALYZE */
     SQL_OTHER,      /* PRAGMA, ATTACH, BEGIN, VACUUM, ... or no SQL at all */
 };
+
+/* What every store says. */
+#define SQL_NO_STATEMENT "there is no statement"
+#define SQL_NOT_DDL      "DDL needs no token but an administrator: send it as a bare SQL"
+#define SQL_NO_TOKEN     "a write needs a token: FENCEDALL n resource token ... SQL ..."
 
 #define SQL_STATEMENT_MAX (1 << 20) /* bytes */
 /* Selects in one statement. SQLite's compiler goes one level deeper for each that stands inside

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What we use of it. */
+/* What is used of it, here and by tools/database.c. */
 #define LIBPQ_MAP(X)                                                                               \
     X(PQbackendPID)                                                                                \
     X(PQclear)                                                                                     \
@@ -22,14 +22,17 @@
     X(PQexitPipelineMode)                                                                          \
     X(PQfinish)                                                                                    \
     X(PQflush)                                                                                     \
+    X(PQfname)                                                                                     \
     X(PQfreemem)                                                                                   \
     X(PQftype)                                                                                     \
     X(PQgetCopyData)                                                                               \
+    X(PQnotifies)                                                                                  \
     X(PQgetResult)                                                                                 \
     X(PQgetisnull)                                                                                 \
     X(PQgetlength)                                                                                 \
     X(PQgetvalue)                                                                                  \
     X(PQisBusy)                                                                                    \
+    X(PQnfields)                                                                                   \
     X(PQntuples)                                                                                   \
     X(PQpipelineStatus)                                                                            \
     X(PQpipelineSync)                                                                              \
@@ -38,13 +41,15 @@
     X(PQresultErrorField)                                                                          \
     X(PQresultErrorMessage)                                                                        \
     X(PQresultStatus)                                                                              \
+    X(PQsendDescribePortal)                                                                        \
     X(PQsendPrepare)                                                                               \
     X(PQsendQueryParams)                                                                           \
     X(PQsendQueryPrepared)                                                                         \
     X(PQsetNoticeReceiver)                                                                         \
     X(PQsetnonblocking)                                                                            \
     X(PQsocket)                                                                                    \
-    X(PQstatus)
+    X(PQstatus)                                                                                    \
+    X(PQtransactionStatus)
 
 struct libpq {
 /* A pointer to each of them, under its name. */

@@ -8,6 +8,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "store/postgresql/sql.h"
 #include "store/postgresql/tables.h"
 
 /* Is it in the set by now? */
@@ -113,13 +114,14 @@ static enum stk_error fence_put(struct store_txn *base, const struct resource *r
     if (old.state == FENCE_LIVE && now->receipts_token == old.token &&
         (fence->token != old.token || fence->state != FENCE_LIVE))
         set_retire(&txn->set, resource->id, old.token);
-    int64_t receipts_gone = now->lease.receipts_gone;
+    int64_t receipts_gone = now->lease.receipts_gone, change = now->lease.change;
     now->resource.fence.token = fence->token;
     now->resource.fence.state = fence->state;
     now->lease = *lease;
     now->lease.owner = set_copy(&txn->set, lease->owner);
     now->lease.changed_ms = txn->now_ms;
     now->lease.receipts_gone = receipts_gone;
+    now->lease.change = change + 1;
     now->put_fence = true;
     return STK_OK;
 }
@@ -136,6 +138,21 @@ static enum stk_error lease(struct store_txn *base, const struct resource *resou
     if (row == NULL)
         return STK_STORE;
     *out = row->now.lease;
+    out->age_ms = pg_clock_age_ms(txn->now_ms, txn->since_ms, out->changed_ms);
+    return STK_OK;
+}
+
+static enum stk_error await(struct store_txn *base, const struct resource *resource)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row = row_of(txn, resource);
+
+    if (row == NULL)
+        return STK_STORE;
+    if (row->now.waited)
+        return STK_OK;
+    struct content *now = set_change(&txn->set, row);
+    now->waited = now->put_fence = true;
     return STK_OK;
 }
 
@@ -444,11 +461,14 @@ static enum stk_error mark_undo(struct store_txn *base)
         return STK_STORE;
     check(txn->marked);
     txn->marked = false;
+    if (txn->spoilt)
+        return STK_ERR;
     if (txn->kind != PG_ALONE)
         set_undo(&txn->set, txn->set_mark);
     else if (pg_savepoint(txn, PG_SAVEPOINT_UNDO) != STK_OK ||
              pg_savepoint(txn, PG_SAVEPOINT_KEEP) != STK_OK)
         return STK_STORE;
+    txn->broken = false;
     return STK_OK;
 }
 
@@ -461,6 +481,7 @@ static const struct store_txn_impl operation_impl = {
     .resource_make = make,
     .fence_put = fence_put,
     .lease = lease,
+    .await = await,
     .each_live = pg_each_live,
     .each_key = pg_each_key,
     .count_keys = pg_count_keys,
@@ -483,6 +504,11 @@ static const struct store_txn_impl operation_impl = {
     .resources_due = pg_resources_due,
     .flush = pg_flush,
     .audit_head = pg_audit_head,
+    .guard_create = pg_guard_create,
+    .guard_drop = pg_guard_drop,
+    .guards = pg_guards,
+    .sql = pg_sql,
+    .present = pg_present,
 };
 
 void pg_operations_init(struct pg_txn *txn)
@@ -495,7 +521,9 @@ void pg_operation_run(struct pg_txn *txn, struct store_op *op, size_t number)
 {
     txn->stop = PG_ON;
     txn->number = number;
-    txn->marked = txn->all = false;
+    txn->marked = txn->all = txn->broken = false;
+    txn->sql_ms = 0;
+    txn->claims_count = 0;
     op->error = op->run(op, &txn->base);
     if (txn->marked && txn->stop == PG_ON)
         (void)mark_keep(&txn->base);

@@ -11,6 +11,7 @@
 #include "fence/base/clock.h"
 
 #define CONNECT_SECONDS "3"
+#define NO_STATEMENT    "26000" /* invalid_sql_statement_name */
 
 enum { GO_ON_EVERY_MS = 100 };
 
@@ -134,6 +135,7 @@ static void begin_trip(struct pg *pg)
     if (pg->expected == 0) {
         pg->failed = pg->warned = false;
         pg->why[0] = pg->sqlstate[0] = '\0';
+        pg->sent_ms = clock_now_ms(&clock_monotonic);
     }
 }
 
@@ -162,6 +164,20 @@ void pg_send_text(struct pg *pg, const char *text)
     begin_trip(pg);
     if (pg->conn != NULL)
         sent(pg, pg->pq.PQsendQueryParams(pg->conn, text, 0, NULL, NULL, NULL, NULL, 1));
+}
+
+void pg_send_parse(struct pg *pg, const char *text)
+{
+    begin_trip(pg);
+    if (pg->conn != NULL)
+        sent(pg, pg->pq.PQsendPrepare(pg->conn, "", text, 0, NULL));
+}
+
+void pg_send_describe(struct pg *pg, const char *portal)
+{
+    begin_trip(pg);
+    if (pg->conn != NULL)
+        sent(pg, pg->pq.PQsendDescribePortal(pg->conn, portal));
 }
 
 void pg_sync(struct pg *pg)
@@ -256,7 +272,9 @@ PGresult *pg_take(struct pg *pg)
         return result;
     note_error(pg, result);
     pg->pq.PQclear(result);
-    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) != CONNECTION_OK)
+    /* Or a user's function has taken our statements away. */
+    if (pg->conn != NULL &&
+        (pg->pq.PQstatus(pg->conn) != CONNECTION_OK || strcmp(pg->sqlstate, NO_STATEMENT) == 0))
         pg_drop(pg);
     return NULL;
 }
@@ -266,34 +284,34 @@ bool pg_end(struct pg *pg)
     while (pg->conn != NULL && pg->expected > 0)
         pg->pq.PQclear(pg_take(pg));
     PGresult *result = next_result(pg);
-    /* A backend that is ended between two messages says so in place of the trip's end. */
     if (pg->conn != NULL && pg->pq.PQresultStatus(result) != PGRES_PIPELINE_SYNC) {
-        note_error(pg, result);
+        note_error(pg, result); /* the server has ended the session, as in a shutdown */
         pg_drop(pg);
     }
     pg->pq.PQclear(result);
     return pg->conn != NULL && !pg->failed;
 }
 
-/* Connecting. */
+bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), void *context,
+             size_t *count)
+{
+    PGnotify *news;
 
-/* What every session is set to, whatever the server's defaults are. */
-static const char session_setup[] =
-    "SET client_min_messages = warning;"
-    "SET search_path = pg_catalog;"
-    "SET jit = off;"
-    /* Statements go by key, so one plan fits all; a table that is small now would else be scanned
-     * by a plan that stays until somebody analyses it. */
-    "SET plan_cache_mode = force_generic_plan;"
-    "SET enable_seqscan = off;"
-    "SET default_transaction_isolation = 'read committed';"
-    "SET default_transaction_read_only = off;"
-    "SET default_transaction_deferrable = off;"
-    "SET statement_timeout = 0;"
-    "SET lock_timeout = '3s';"
-    "SET idle_in_transaction_session_timeout = '3s';"
-    "SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')"
-    " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)";
+    if (pg->pq.PQconsumeInput(pg->conn) == 0 || pg->pq.PQstatus(pg->conn) != CONNECTION_OK) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    while ((news = pg->pq.PQnotifies(pg->conn)) != NULL) {
+        if (news->be_pid != pg->pq.PQbackendPID(pg->conn)) {
+            each(context, news->extra);
+            (*count)++;
+        }
+        pg->pq.PQfreemem(news);
+    }
+    return true;
+}
+
+/* Connecting. */
 
 /* Runs commands outside a pipeline, within the limit, and returns the result of the last one. NULL:
  * one failed. */
@@ -388,7 +406,7 @@ bool pg_connect(struct pg *pg)
         return false;
     }
     check(pg->pq.PQsetnonblocking(pg->conn, 1) == 0);
-    if (!pg_run(pg, session_setup) || !is_direct(pg) || !end_silent(pg))
+    if (!pg_run(pg, "SELECT " PG_SETTINGS) || !is_direct(pg) || !end_silent(pg))
         return false;
     check(pg->pq.PQenterPipelineMode(pg->conn) == 1);
     return true;

@@ -38,6 +38,7 @@ struct pg {
 
     struct libpq pq; /* loaded by the first pg_connect */
     PGconn *conn;    /* NULL: not connected */
+    int64_t sent_ms; /* when the trip began, by clock_monotonic */
     int64_t deadline_ms;
     size_t expected; /* statements of the trip whose result was not taken */
     bool failed;     /* a statement of the trip has failed */
@@ -57,6 +58,26 @@ struct pg_params {
     int count;
 };
 
+/* Settings of each session, whatever the server's defaults are, as the columns of a SELECT. Our
+ * statements go by key, so one plan fits all; a table that is small now would else be scanned by a
+ * plan that stays until somebody analyses it. */
+#define PG_SETTINGS                                                                                \
+    "pg_catalog.set_config('client_min_messages', 'warning', false),"                              \
+    " pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"                         \
+    " pg_catalog.set_config('jit', 'off', false),"                                                 \
+    " pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false),"                      \
+    " pg_catalog.set_config('enable_seqscan', 'off', false),"                                      \
+    " pg_catalog.set_config('default_transaction_isolation', 'read committed', false),"            \
+    " pg_catalog.set_config('default_transaction_read_only', 'off', false),"                       \
+    " pg_catalog.set_config('default_transaction_deferrable', 'off', false),"                      \
+    " pg_catalog.set_config('statement_timeout', '0', false),"                                     \
+    " pg_catalog.set_config('lock_timeout', '3s', false),"                                         \
+    " pg_catalog.set_config('idle_in_transaction_session_timeout', '3s', false),"                  \
+    " pg_catalog.set_config('tcp_user_timeout', '3s', false),"                                     \
+    " pg_catalog.set_config('synchronous_commit', CASE "                                           \
+    "pg_catalog.current_setting('synchronous_commit')"                                             \
+    " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)"
+
 /* Connects, within the limit, or says in `why` why not. */
 bool pg_connect(struct pg *pg);
 /* Closes the connection, if there is one. */
@@ -70,7 +91,7 @@ void pg_param_int64(struct pg_params *params, int64_t value);
 void pg_param_bytes(struct pg_params *params, struct bytes value);
 
 /* An array of a parameter, as it is put together. */
-enum pg_type { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20 };
+enum pg_type { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20, PG_TEXT = 25 };
 struct pg_array {
     struct buf buf;
     uint32_t count;
@@ -87,6 +108,10 @@ void pg_param_array(struct pg_params *params, struct pg_array *array);
 void pg_send(struct pg *pg, size_t statement, const struct pg_params *params);
 /* The same for a text without parameters that was not prepared. */
 void pg_send_text(struct pg *pg, const char *text);
+/* Has the server parse a text, and no more: it has to be one statement. */
+void pg_send_parse(struct pg *pg, const char *text);
+/* Asks for the columns of a portal that is open by then. */
+void pg_send_describe(struct pg *pg, const char *portal);
 /* Ends the trip's statements: from now on their results come. */
 void pg_sync(struct pg *pg);
 /* Waits for the result of the next statement. NULL: it or one before it failed, or the connection.
@@ -105,6 +130,10 @@ bool pg_copy_take(struct pg *pg, struct buf *data, bool *more);
 bool pg_copy_put(struct pg *pg, struct bytes data);
 /* `failure` not NULL: give up, for this reason. */
 bool pg_copy_put_end(struct pg *pg, const char *failure);
+/* Between trips: calls `each` for what others have sent with NOTIFY meanwhile, not for our own, and
+ * adds to `*count` how many. False: the connection has failed. */
+bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), void *context,
+             size_t *count);
 
 /* Of a result's row. */
 int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column);

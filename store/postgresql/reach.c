@@ -6,6 +6,7 @@
 #include "store/postgresql/identity.h"
 #include "store/postgresql/operation.h"
 #include "store/postgresql/schema.h"
+#include "store/postgresql/sql.h"
 #include "store/postgresql/statements.h"
 
 enum { AGAIN_MS = 250 };
@@ -23,7 +24,8 @@ static const char *const texts[] = {
 };
 
 static const char *const lane_names[] = {
-    "stockade writer", "stockade writer 2", "stockade apart", "stockade reader", "stockade slow",
+    "stockade writer", "stockade writer 2", "stockade apart",
+    "stockade reader", "stockade slow",     "stockade watch",
 };
 
 void reach_init(struct reach *reach, const char *uri, enum pg_lane_id lane,
@@ -56,9 +58,11 @@ static bool connect(struct reach *reach)
     struct pg *pg = &txn->pg;
     int64_t session = atomic_load(&txn->shared->session);
 
-    txn->begun = false;
+    txn->begun = txn->soiled = txn->spoilt = false;
+    txn->sql_state = SQL_UNTRIED;
     txn->next_id = txn->ids_end = 0;
-    if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_prepare(pg) || !pg_check_identity(txn))
+    if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_check_open(pg) || !pg_prepare(pg) ||
+        !pg_check_identity(txn))
         return false;
     /* The first who comes counts the opening; the others are refused until then. */
     if (session == 0 && txn->lane == PG_LANE_WRITER) {
@@ -79,8 +83,10 @@ bool reach_ready(struct reach *reach)
     struct pg *pg = &reach->txn.pg;
     int64_t now_ms = clock_now_ms(&clock_monotonic);
 
-    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed)
+    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed) {
+        pg_sql_make_ready(&reach->txn);
         return true;
+    }
     int64_t reached = atomic_load(&reach->txn.shared->reached);
     if (now_ms < reach->again_ms && reached == reach->reached)
         return false;
@@ -99,10 +105,9 @@ bool reach_ready(struct reach *reach)
 void reach_note(struct reach *reach)
 {
     text_print(reach->why, sizeof reach->why, "%s",
-               reach->txn.renamed
-                   ? "the server's timeline, its replication or the store's place has "
-                     "changed"
-                   : reach->txn.pg.why);
+               reach->txn.renamed ? "the server's timeline, its replication, its clock or the "
+                                    "store's place has changed"
+                                  : reach->txn.pg.why);
 }
 
 void reach_failed(struct reach *reach)

@@ -5,6 +5,7 @@
 
 #include "fence/base/check.h"
 #include "store/postgresql/operation.h"
+#include "store/postgresql/sql.h"
 
 enum { TRIES = 3 };
 
@@ -78,6 +79,7 @@ static bool attempt(struct reach *reach, struct list *batch, struct list *done)
         return false;
     }
     list_init(&answered);
+    pg_sql_make_ready(txn);
     if (!list_empty(batch) && !run_rounds(txn, batch, &answered)) {
         list_splice(&answered, batch); /* they have no answer that is replicated */
         list_splice(batch, &answered);
@@ -95,6 +97,7 @@ enum work_result pg_reader_work(void *context, struct list *batch, size_t count,
 {
     struct pg_reader *reader = context;
     struct list done;
+    int64_t start_us = clock_now_us(&clock_monotonic);
     bool good = false;
 
     (void)inlined;
@@ -108,6 +111,8 @@ enum work_result pg_reader_work(void *context, struct list *batch, size_t count,
     struct store_stats *stats = finished_add(reader->finished, &done);
     stats->reads += count;
     stats->read_batches++;
+    if (good)
+        durations_add(&stats->barriers, clock_now_us(&clock_monotonic) - start_us);
     finished_close(reader->finished, false);
     return WORK_DONE;
 }

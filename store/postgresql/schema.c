@@ -8,12 +8,19 @@
 #include <string.h>
 
 #include "fence/base/embed.h"
-#include "store/postgresql/statements.h"
+
+/* Of an advisory lock of the database's: one daemon makes the schema. The number only has to be
+ * ours: "stockade" in ASCII. */
+#define SCHEMA_LOCK "8319395793566789733"
 
 EMBED_FILE(step_store, "store/postgresql/schema/1_store.sql");
+EMBED_FILE(step_sql, "store/postgresql/schema/2_sql.sql");
+EMBED_FILE(step_guards, "store/postgresql/schema/3_guards.sql");
 
 static const char *const steps[] = {
     step_store,
+    step_sql,
+    step_guards,
 };
 
 enum { VERSION = sizeof steps / sizeof *steps };
@@ -74,7 +81,7 @@ bool pg_schema_prepare(struct pg *pg)
     if (version < 0 || version == VERSION)
         return version == VERSION;
     /* Again, under the lock: another daemon may have been quicker. */
-    bool good = pg_run(pg, "BEGIN; SELECT pg_advisory_xact_lock(" PG_FLOOR_LOCK ")");
+    bool good = pg_run(pg, "BEGIN; SELECT pg_advisory_xact_lock(" SCHEMA_LOCK ")");
     version = good ? pg_schema_recognise(pg) : -1;
     good = version >= 0 && (version == VERSION || take_steps(pg, version)) && pg_run(pg, "COMMIT");
     if (!good && pg->conn != NULL) {

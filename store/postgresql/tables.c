@@ -297,8 +297,10 @@ static enum stk_error remove_resources(struct pg_txn *txn, int64_t after, int64_
     pg_param_int64(&params, after);
     pg_param_int64(&params, end);
     pg_param_int64(&params, live_before_ms);
+    pg_param_int64(&params, txn->now_ms);
     if (run(txn, PG_SWEEP_RETIRE, &params) != STK_OK)
         return STK_STORE;
+    params.count--;
     pg_param_int64(&params, before_ms);
     PGresult *result = query(txn, PG_SWEEP_REMOVE, &params);
     if (result == NULL)
@@ -338,15 +340,22 @@ enum stk_error pg_sweep_resources(struct store_txn *base, int64_t before_ms, int
 
 enum stk_error pg_flush(struct store_txn *base)
 {
-    static const enum pg_statement steps[] = {PG_FLUSH_LOCK, PG_FLUSH_RETIRE, PG_FLUSH_FIELDS,
-                                              PG_FLUSH_RESOURCES};
+    static const struct {
+        enum pg_statement statement;
+        bool dated;
+    } steps[] = {{PG_FLUSH_LOCK, false},
+                 {PG_FLUSH_RETIRE, true},
+                 {PG_FLUSH_FIELDS, false},
+                 {PG_FLUSH_RESOURCES, true}};
     struct pg_txn *txn = pg_txn_of(base);
+    struct pg_params now = {.count = 0};
 
     txn->all = true;
     if (!pg_may_use_tables(txn))
         return STK_STORE;
+    pg_param_int64(&now, txn->now_ms);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        if (run(txn, steps[i], NULL) != STK_OK)
+        if (run(txn, steps[i].statement, steps[i].dated ? &now : NULL) != STK_OK)
             return STK_STORE;
     set_forget(&txn->set);
     return STK_OK;
@@ -378,6 +387,62 @@ enum stk_error pg_audit_head(struct store_txn *base, struct bytes chain, int64_t
     pg_param_int64(&params, lines);
     pg_param_bytes(&params, hash);
     return run(txn, PG_AUDIT_PUT, &params);
+}
+
+/* Guards. */
+
+static enum stk_error change_guard(struct pg_txn *txn, enum pg_statement statement,
+                                   const struct pg_params *params, char why[SQL_WHY_MAX])
+{
+    if (!pg_may_use_tables(txn))
+        return STK_STORE;
+    PGresult *result = query(txn, statement, params);
+    if (result == NULL)
+        return STK_STORE;
+    bool refused = !txn->pg.pq.PQgetisnull(result, 0, 0);
+    if (refused) {
+        struct bytes text = pg_value_bytes(&txn->pg, result, 0, 0);
+        text_print(why, SQL_WHY_MAX, "%.*s", (int)text.len, text.data);
+    }
+    txn->pg.pq.PQclear(result);
+    txn->wrote = true;
+    return refused ? STK_ERR : STK_OK;
+}
+
+enum stk_error pg_guard_create(struct store_txn *base, struct bytes table, struct bytes column,
+                               struct bytes prefix, char why[SQL_WHY_MAX])
+{
+    struct pg_params params = {.count = 0};
+
+    pg_param_bytes(&params, table);
+    pg_param_bytes(&params, column);
+    pg_param_bytes(&params, prefix);
+    return change_guard(pg_txn_of(base), PG_GUARD_CREATE, &params, why);
+}
+
+enum stk_error pg_guard_drop(struct store_txn *base, struct bytes table, char why[SQL_WHY_MAX])
+{
+    struct pg_params params = {.count = 0};
+
+    pg_param_bytes(&params, table);
+    return change_guard(pg_txn_of(base), PG_GUARD_DROP, &params, why);
+}
+
+enum stk_error pg_guards(struct store_txn *base, txn_each_guard each, void *context)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    if (!pg_may_use_tables(txn))
+        return STK_STORE;
+    PGresult *result = query(txn, PG_GUARDS, NULL);
+    if (result == NULL)
+        return STK_STORE;
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++)
+        each(context, pg_value_bytes(&txn->pg, result, i, 0),
+             pg_value_bytes(&txn->pg, result, i, 1), pg_value_bytes(&txn->pg, result, i, 2),
+             pg_value_bool(&txn->pg, result, i, 3));
+    txn->pg.pq.PQclear(result);
+    return STK_OK;
 }
 
 enum stk_error pg_savepoint(struct pg_txn *txn, enum pg_statement statement)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows out of a store in PostgreSQL, or into one: store/transfer.h. They go by COPY, in one
- * transaction, under the lock that every daemon's changes take (PG_FLOOR_LOCK) and locks of the
- * tables, for what others do to fences. Reads of daemons go on beside it, and see the old rows
- * until the commit: so rows are deleted, and no table is truncated. */
+ * transaction, under the lock that every daemon's changes take. Reads of daemons go on beside it,
+ * and see the old rows until the commit: so rows are deleted, and no table is truncated. */
 #include "store/transfer.h"
 
 #include <arpa/inet.h>
@@ -27,11 +26,9 @@ static const char setup[] = "SET lock_timeout = '10s';"
                             "SET idle_in_transaction_session_timeout = '60s';"
                             "SET client_connection_check_interval = '1s'";
 
-/* Daemons' changes wait for the first lock. No table is locked, for daemons that come meanwhile
- * prepare their statements; whoever has presented a token has its row, which is waited for where
- * that row is deleted or its lease ended. */
-static const char hold[] = "BEGIN; SELECT pg_advisory_xact_lock(" PG_FLOOR_LOCK ");"
-                           "SELECT FROM stockade.meta FOR UPDATE";
+/* Daemons' changes wait for it: PG_FLOOR_ALONE. No other table is locked; whoever has presented a
+ * token has its row, which is waited for where that row is deleted or its lease ended. */
+static const char hold[] = "BEGIN; LOCK TABLE stockade.meta IN EXCLUSIVE MODE";
 
 struct pg_transfer {
     struct transfer base;
@@ -122,7 +119,8 @@ static bool facts(struct transfer *base, struct transfer_facts *facts)
     const struct pg *pg = &of(base)->pg;
     PGresult *result =
         query(of(base), "SELECT session, floor,"
-                        " (SELECT coalesce(max(token), 0) FROM stockade.resource), " PG_NOW ","
+                        " (SELECT coalesce(max(token), 0) FROM stockade.resource),"
+                        " stockade.now_ms() + clock_ms,"
                         " greatest((SELECT last_value + 999 FROM stockade.resource_id),"
                         " (SELECT max(id) FROM stockade.resource)),"
                         " (SELECT count(*) FROM stockade.resource)"
@@ -374,16 +372,24 @@ static bool clear(struct transfer *base)
 static bool revoke(struct transfer *base, int64_t *count)
 {
     struct pg_transfer *transfer = of(base);
+    struct buf sql = {0};
 
     if (!finish(transfer))
         return false;
-    PGresult *result = query(transfer, "SELECT count(*) FROM stockade.resource WHERE state = 1");
+    PGresult *result =
+        query(transfer, "SELECT (SELECT count(*) FROM stockade.resource WHERE state = 1),"
+                        " stockade.now_ms() + clock_ms FROM stockade.meta");
     if (result == NULL)
         return false;
     *count = pg_value_int64(&transfer->pg, result, 0, 0);
+    long long now_ms = pg_value_int64(&transfer->pg, result, 0, 1);
     transfer->pg.pq.PQclear(result);
-    return exec(transfer, transfer->pg.texts[PG_FLUSH_RETIRE]) &&
-           exec(transfer, transfer->pg.texts[PG_REVOKE_ALL]);
+    buf_printf(&sql,
+               "PREPARE retire AS %s; EXECUTE retire(%lld); DEALLOCATE retire;"
+               "PREPARE revoke AS %s; EXECUTE revoke(%lld); DEALLOCATE revoke",
+               transfer->pg.texts[PG_FLUSH_RETIRE], now_ms, transfer->pg.texts[PG_REVOKE_ALL],
+               now_ms);
+    return exec_buf(transfer, &sql);
 }
 
 /* Daemons plan by what they know of the tables, which may have been empty. */

@@ -25,7 +25,6 @@
 #include "store/sqlite/guards.h"
 #include "store/sqlite/sql_memory.h"
 
-#define SQL_NO_STATEMENT    "there is no statement"
 #define SQL_TOO_MUCH_MEMORY "the statement was stopped: it needs more than 128 MiB of memory"
 
 #define SQL_LENGTH_MAX        ((16 << 20) + (64 << 10)) /* bytes of a row: 16 MiB and keys */
@@ -276,8 +275,7 @@ static enum stk_error judge(struct sql *sql, const struct sql_call *call, sqlite
         return sql_refuse(&sql->verdict, STK_NOPERM, "this statement is out of SQL's reach");
     if (call->right == SQL_MAY_READ && !sqlite3_stmt_readonly(stmt) &&
         sqlite3_stmt_isexplain(stmt) == 0)
-        return sql_refuse(&sql->verdict, STK_NOTOKEN,
-                          "a write needs a token: FENCEDALL n resource token ... SQL ...");
+        return sql_refuse(&sql->verdict, STK_NOTOKEN, SQL_NO_TOKEN);
     if (params != call->params_count)
         return sql_refuse(&sql->verdict, STK_ERR, "the statement takes %zu parameters, not %zu",
                           params, call->params_count);

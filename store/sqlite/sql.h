@@ -22,8 +22,6 @@ enum stk_error sql_run(struct store_txn *txn, struct sql_call *call);
 
 /* sql_authorizer.c */
 
-#define SQL_NOT_DDL "DDL needs no token but an administrator: send it as a bare SQL"
-
 struct sql_verdict {
     const struct transaction *txn; /* whose guards count */
 

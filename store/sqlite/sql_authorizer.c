@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "store/sql_text.h"
 #include "store/sqlite/guards.h"
 #include "store/sqlite/sql.h"
 

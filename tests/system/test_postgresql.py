@@ -3,12 +3,14 @@
 as the store in a file does is the suite `postgresql` (tools/check)."""
 
 import contextlib
+import struct
 import threading
 
 import pytest
 
 from harness.limits import Wait, patience, wait_until, within
 from harness.postgres import Postgres, ask
+from harness.relay import Relay
 from harness.replicated import Replicated
 from harness.resp import ReplyError
 
@@ -164,6 +166,48 @@ def test_the_outcome_of_a_commit_is_found_out(rig, database, how):
         assert client.read(timeout=patience(10)) == left
     assert client("GET", "stock") == b"5"
     assert "the outcome of a commit is unknown" in daemon.log()
+
+
+READY = b"Z\0\0\0\5I"
+ENDED_FIELDS = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+ENDED = b"E" + struct.pack(">I", 4 + len(ENDED_FIELDS)) + ENDED_FIELDS
+
+
+class EndingRelay(Relay):
+    """While `ends`: in place of the end of a trip that commits, or of one that reads, comes what a
+    server says that an operator shuts down, and the connection's end."""
+
+    ends = False
+
+    def _pump(self, source, sink, gate):
+        relay = self
+
+        class Sink:
+            def sendall(self, data):
+                if not relay.ends or not data.endswith(READY):
+                    sink.sendall(data)
+                    return
+                relay.ends = False
+                sink.sendall(data[:-len(READY)] + ENDED)
+                raise OSError
+
+            def __getattr__(self, name):
+                return getattr(sink, name)
+        super()._pump(source, Sink() if gate is self.gates["down"] else sink, gate)
+
+
+def test_a_server_that_ends_the_session_at_the_end_of_a_trip_is_as_one_that_is_away(rig, database):
+    """As a fast shutdown does."""
+    relay = EndingRelay(("127.0.0.1", database.server.port))
+    rig.relays.append(relay)
+    client = rig.daemon(store=database.uri_at(relay.address)).client()
+    token = client.token("stock")
+    for number in range(3):
+        relay.ends = True
+        assert client("FENCED", token, "INCRBY", "stock", 1, timeout=10) == number + 1
+        relay.ends = True
+        assert client("GET", "stock", timeout=10) == str(number + 1).encode()
+    assert not relay.ends
 
 
 def test_while_an_outcome_is_unknown_nobody_is_answered_for_it(rig, database):

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """SQL over the wire: types both ways, who may do what, transactions, and reading what was written.
-What it may reach and take, statement by statement, is in tests/unit/store/sql_*_test.c."""
+Tests run on every store, in words that all of them understand, but for those marked sqlite: its
+types, its row numbers, its names and conflict clauses. What an SQLite statement may reach and take
+is in tests/unit/store/sql_*_test.c, what one in PostgreSQL in test_postgresql_sql.py."""
 
+import hashlib
 import math
 
 import pytest
@@ -22,11 +25,16 @@ def under(token, resource, *args):
     return ("FENCEDALL", 1, resource, token, "SQL", *args)
 
 
+def table_name(prefix, key):
+    """Of the test's own, and short enough for every store."""
+    return f"{prefix}_{hashlib.md5(key.encode()).hexdigest()[:16]}"
+
+
 @pytest.fixture
 def table(daemon, key):
     """A table of the test's own."""
-    name = "t_" + "".join(c if c.isalnum() else "_" for c in key)
-    daemon.client()("SQL", f"CREATE TABLE {name}(a PRIMARY KEY, b)")
+    name = table_name("t", key)
+    daemon.client()("SQL", f"CREATE TABLE {name}(a TEXT PRIMARY KEY, b TEXT)")
     return name
 
 
@@ -35,8 +43,11 @@ VALUES = [("i", "0"), ("i", str(-(1 << 63))), ("i", str((1 << 63) - 1)), ("t", "
           ("f", "-1e308"), ("f", "5"), ("f", "inf"), ("n", "")]
 
 
-def test_each_type_survives_the_round_trip_in_resp3(daemon, table, key):
+@pytest.mark.sqlite  # typeof(), columns without a type, text with any bytes
+def test_each_type_survives_the_round_trip_in_resp3(daemon, key):
     client = daemon.client(proto=3)
+    table = table_name("u", key)
+    client("SQL", f"CREATE TABLE {table}(a PRIMARY KEY, b)")
     token = client.token(key)
     types = "".join(kind for kind, _ in VALUES)
     for number, (kind, value) in enumerate(VALUES):
@@ -51,32 +62,68 @@ def test_each_type_survives_the_round_trip_in_resp3(daemon, table, key):
     assert [type(row[0]) for row in back] == [type(value) for value in expected]
 
 
+def test_values_survive_the_round_trip_in_columns_of_their_types(daemon, key):
+    client = daemon.client(proto=3)
+    table = table_name("v", key)
+    client("SQL", f"CREATE TABLE {table}(n INT, i BIGINT, f DOUBLE PRECISION, t TEXT, b BYTEA)")
+    token = client.token(key)
+    rows = [[0, 5.5, "text\r\n\u00e4", b"\0\xff\r\n"], [-(1 << 63), -1e308, "", b""],
+            [(1 << 63) - 1, math.inf, "'; DROP TABLE x --", b"'\\x'"], [None] * 4]
+    for number, row in enumerate(rows):
+        types = "".join("n" if value is None else kind for kind, value in zip("iftb", row))
+        client(*under(token, key, "TYPES", "i" + types,
+                      f"INSERT INTO {table} VALUES($1, $2, $3, $4, $5)", number,
+                      *("" if value is None else value for value in row)))
+    back = client.rows(f"SELECT i, f, t, b FROM {table} ORDER BY n")
+    assert back == [[value.encode() if isinstance(value, str) else value for value in row]
+                    for row in rows]
+    assert [list(map(type, row)) for row in back[:3]] == [[int, float, bytes, bytes]] * 3
+
+
+@pytest.mark.sqlite  # its literals
 def test_in_resp2_rows_hold_text_and_nulls(client):
     reply = result(client("SQL", "SELECT 1, 0.1, 'text', x'00ff', NULL, 1e400, -5.0"))
     assert reply["rows"] == [[b"1", b"0.1", b"text", b"\0\xff", None, b"inf", b"-5"]]
-    assert reply["changes"] == 0 and reply["last_insert_rowid"] == 0
     assert client.reader.raw.startswith(b"*8\r\n$7\r\ncolumns\r\n*7\r\n$1\r\n1\r\n")
 
 
+def test_in_resp2_numbers_are_text(client):
+    reply = result(client("SQL", "SELECT 1 AS one, CAST(0.5 AS DOUBLE PRECISION) AS half, 'text' AS"
+                          " t, NULL AS n, CAST(-5 AS DOUBLE PRECISION) AS five"))
+    assert reply["columns"] == [b"one", b"half", b"t", b"n", b"five"]
+    assert reply["rows"] == [[b"1", b"0.5", b"text", None, b"-5"]]
+    assert reply["changes"] == 0 and reply["last_insert_rowid"] == 0
+    assert client.reader.raw.startswith(b"*8\r\n$7\r\ncolumns\r\n*5\r\n$3\r\none\r\n")
+
+
+@pytest.mark.sqlite  # typeof(), and numbers before their time
 def test_parameters_are_text_without_types(local):
     client = local.client(proto=3)
     assert client.rows("SELECT typeof(?), ?, ?", 1, 2.5, "") == [[b"text", b"2.5", b""]]
     assert client.rows("TYPES", "itb", "SELECT typeof(?1), typeof(?2), typeof(?3)", 1, 1, 1) == [
         [b"integer", b"text", b"blob"]]
-    assert client.rows("types", "", "SELECT 1") == [[1]]
     assert client.rows("SELECT ?2 || ?1", "a", "b") == [[b"ba"]]
 
 
+def test_parameters_have_the_types_that_are_named(local):
+    client = local.client(proto=3)
+    assert client.rows("SELECT $1, $2, $3", 1, 2.5, "") == [[b"1", b"2.5", b""]]
+    assert client.rows("TYPES", "itbfn", "SELECT $1, $2, $3, $4, $5", 1, 1, 1, 1, "") == [
+        [1, b"1", b"1", 1.0, None]]
+    assert client.rows("types", "", "SELECT 1") == [[1]]
+    assert client.rows("SELECT $1 || 'x' || $1 || $2", "a", "b") == [[b"axab"]]
+
+
 @pytest.mark.parametrize("args", [
-    ("TYPES",), ("TYPES", "i"), ("TYPES", "i", "SELECT ?"), ("TYPES", "", "SELECT ?", 1),
-    ("TYPES", "ii", "SELECT ?", 1), ("TYPES", "x", "SELECT ?", 1), ("TYPES", "I", "SELECT ?", 1),
-    ("TYPES", "i", "SELECT ?", "1.0"), ("TYPES", "i", "SELECT ?", ""),
-    ("TYPES", "i", "SELECT ?", 1 << 63), ("TYPES", "i", "SELECT ?", " 1"),
-    ("TYPES", "f", "SELECT ?", "nan"), ("TYPES", "f", "SELECT ?", "1x"),
-    ("TYPES", "f", "SELECT ?", ""), ("TYPES", "f", "SELECT ?", "0x10"),
-    ("TYPES", "f", "SELECT ?", "1e999"), ("TYPES", "f", "SELECT ?", b"1\0"), ("SELECT ?",),
+    ("TYPES",), ("TYPES", "i"), ("TYPES", "i", "SELECT $1"), ("TYPES", "", "SELECT $1", 1),
+    ("TYPES", "ii", "SELECT $1", 1), ("TYPES", "x", "SELECT $1", 1), ("TYPES", "I", "SELECT $1", 1),
+    ("TYPES", "i", "SELECT $1", "1.0"), ("TYPES", "i", "SELECT $1", ""),
+    ("TYPES", "i", "SELECT $1", 1 << 63), ("TYPES", "i", "SELECT $1", " 1"),
+    ("TYPES", "f", "SELECT $1", "nan"), ("TYPES", "f", "SELECT $1", "1x"),
+    ("TYPES", "f", "SELECT $1", ""), ("TYPES", "f", "SELECT $1", "0x10"),
+    ("TYPES", "f", "SELECT $1", "1e999"), ("TYPES", "f", "SELECT $1", b"1\0"), ("SELECT $1",),
     ("SELECT 1", 1), ("SELECT 1; SELECT 2",), ("",), ("-- nothing",), (b"SELECT 1\0",),
-    ("SELEC 1",), ("SELECT * FROM nowhere",), ("SELECT ?", *["x"] * 40000)],
+    ("SELEC 1",), ("SELECT * FROM nowhere",), ("SELECT $1", *["x"] * 40000)],
     ids=lambda args: str(args)[:40])
 def test_what_is_wrong_gets_an_error_and_the_connection_lives(client, args):
     client.refused("ERR", "SQL", *args)
@@ -87,16 +134,26 @@ def test_without_arguments_it_is_the_wrong_number(daemon):
     daemon.client().refused("ERR", "SQL", text="wrong number of arguments")
 
 
-def test_changes_and_the_last_rowid_are_those_of_the_statement(client, table, token, key):
+@pytest.mark.sqlite  # row numbers
+def test_the_last_rowid_is_that_of_the_statement(client, table, token, key):
+    insert = f"INSERT INTO {table} VALUES(1, 2), (2, 3)"
+    assert result(client(*under(token, key, insert)))["last_insert_rowid"] == 2
+    update = f"UPDATE {table} SET b = 0"
+    assert result(client(*under(token, key, update)))["last_insert_rowid"] == 0
+
+
+def test_changes_are_those_of_the_statement(client, table, token, key):
     reply = result(client(*under(token, key, f"INSERT INTO {table} VALUES(1, 2), (2, 3)")))
     assert (reply["columns"], reply["rows"], reply["changes"]) == ([], [], 2)
-    assert reply["last_insert_rowid"] == 2
     reply = result(client(*under(token, key, f"UPDATE {table} SET b = 0 RETURNING a, b")))
     assert reply["columns"] == [b"a", b"b"]
     assert sorted(reply["rows"]) == [[b"1", b"0"], [b"2", b"0"]]
     assert (reply["changes"], reply["last_insert_rowid"]) == (2, 0)
-    reply = result(client(*under(token, key, f"SELECT count(*) FROM {table}")))
-    assert (reply["changes"], reply["last_insert_rowid"]) == (0, 0)
+    for statement, changes in [(f"SELECT count(*) FROM {table}", 0),
+                               (f"UPDATE {table} SET b = 1 WHERE a = '7'", 0),
+                               (f"WITH one AS (SELECT '1' AS a) DELETE FROM {table} WHERE a IN"
+                                " (SELECT a FROM one)", 1), (f"DELETE FROM {table}", 1)]:
+        assert result(client(*under(token, key, statement)))["changes"] == changes
 
 
 def test_a_write_needs_a_token_and_one_that_is_current(client, table, key):
@@ -113,9 +170,9 @@ def test_a_write_needs_a_token_and_one_that_is_current(client, table, key):
 
 def test_ddl_is_for_administrators_with_or_without_a_token(rig):
     _, cli = secluded(rig)
-    for statement in ("CREATE TABLE t(a)", "/* */ drop TABLE IF EXISTS t", ";ANALYZE", "REINDEX"):
+    for statement in ("CREATE TABLE t(a INT)", "/* */ drop TABLE IF EXISTS t", ";ANALYZE", "REINDEX"):
         assert cli("10.9.8.7", "SQL", statement).startswith("NOPERM "), statement
-    assert cli("127.0.0.1", "SQL", "CREATE TABLE t(a)").startswith("columns")
+    assert cli("127.0.0.1", "SQL", "CREATE TABLE t(a INT)").startswith("columns")
     token = cli("10.9.8.7", "ACQUIRE", "r", "60000").split()[0]
     for host in ("10.9.8.7", "127.0.0.1"):
         assert cli(host, "FENCEDALL", "1", "r", token, "SQL", "DROP TABLE t").startswith(
@@ -132,10 +189,11 @@ def test_who_has_the_password_is_an_administrator(rig):
     client = daemon.client()
     client.refused("NOAUTH", "SQL", "SELECT 1")
     client("AUTH", "secret")
-    client("SQL", "CREATE TABLE t(a)")
+    client("SQL", "CREATE TABLE t(a INT)")
     assert client.rows("SELECT * FROM t") == []
 
 
+@pytest.mark.sqlite  # its names
 @pytest.mark.parametrize("statement", [
     "PRAGMA writable_schema = ON", "ATTACH ':memory:' AS x", "BEGIN", "COMMIT", "SAVEPOINT x",
     "VACUUM INTO '/tmp/stockade-sql-test'", "SELECT * FROM stockade_resource",
@@ -151,6 +209,7 @@ def test_stockades_own_and_other_files_are_out_of_reach(client, token, key, stat
     assert client.fenced(token, "SET", key, "x") == "OK"
 
 
+@pytest.mark.sqlite  # their names
 def test_the_public_views_show_leases_and_values(client, token, key):
     client.fenced(token, "SET", key, "value")
     assert client.rows("SELECT token, state FROM stockade_fences WHERE resource = ?", key) == [
@@ -166,7 +225,7 @@ def test_a_read_sees_every_write_that_was_acknowledged(daemon, table, key):
     noise_token = noise.token(key + "n")
     for number in range(200):
         noise.send("FENCED", noise_token, "SET", key + "n", number)
-        writer(*under(token, key, f"INSERT INTO {table} VALUES(?, ?)", number, number))
+        writer(*under(token, key, f"INSERT INTO {table} VALUES($1, $2)", number, number))
         for reader in readers:
             assert reader.rows(f"SELECT max(CAST(a AS INT)) FROM {table}") == [[b"%d" % number]]
         assert noise.read() == "OK"
@@ -182,22 +241,28 @@ def test_a_pipeline_reads_what_it_has_written(client, table, token, key):
         [], [[b"1", b"1"]], [], [[b"2"]], [], [[b"1", b"2"]]]
 
 
-def test_a_basket_and_its_order_row_are_one_transaction(client, table, key):
-    client("SQL", f"CREATE TABLE {table}_lines(orders INT, sku)")
+@pytest.mark.parametrize("row", [
+    pytest.param("last_insert_rowid()", marks=pytest.mark.sqlite), "(SELECT max(n) FROM {t})"])
+def test_a_basket_and_its_order_row_are_one_transaction(client, key, row):
+    table = table_name("w", key)
+    client("SQL", f"CREATE TABLE {table}(n INTEGER PRIMARY KEY, b TEXT)")
+    client("SQL", f"CREATE TABLE {table}_lines(orders INT, sku TEXT)")
     token = client.token(key)
     client.fenced(token, "SET", key, 1)
 
     def order(number):
         return [("FENCED", token, "DECRBY", key, 1, "MIN", 0),
-                under(token, key, f"INSERT INTO {table}(rowid, a, b) VALUES(?, ?, 'order')",
+                under(token, key, "TYPES", "it", f"INSERT INTO {table} VALUES($1, $2)",
                       number, f"order {number}"),
-                under(token, key, f"INSERT INTO {table}_lines VALUES(last_insert_rowid(), ?)", key),
+                under(token, key,
+                      f"INSERT INTO {table}_lines VALUES({row.format(t=table)}, $1)", key),
                 ("SQL", f"SELECT orders, sku FROM {table}_lines")]
 
     client.multi(*order(70))
     replies = client("EXEC")
     assert replies[0] == 0
-    assert result(replies[1])["last_insert_rowid"] == 70
+    if row == "last_insert_rowid()":
+        assert result(replies[1])["last_insert_rowid"] == 70
     assert result(replies[3])["rows"] == [[b"70", key.encode()]]
     # Sold out: nothing of the second order is there.
     for commands in (order(71), reversed(order(71))):
@@ -208,9 +273,11 @@ def test_a_basket_and_its_order_row_are_one_transaction(client, table, key):
 
 
 @pytest.mark.parametrize("last", [
-    "INSERT INTO {} VALUES(1, 1)", "INSERT OR ROLLBACK INTO {} VALUES(1, 1)", "SELEC 1",
-    "INSERT OR ABORT INTO {} VALUES(7, 1), (1, 1)",
-    "INSERT OR FAIL INTO {} VALUES(7, 1), (1, 1)", "PRAGMA user_version = 3"])
+    "INSERT INTO {} VALUES(1, 1)", "INSERT INTO {} VALUES(7, 1), (1, 1)", "SELEC 1", *(
+        pytest.param(last, marks=pytest.mark.sqlite) for last in (
+            "INSERT OR ROLLBACK INTO {} VALUES(1, 1)",
+            "INSERT OR ABORT INTO {} VALUES(7, 1), (1, 1)",
+            "INSERT OR FAIL INTO {} VALUES(7, 1), (1, 1)", "PRAGMA user_version = 3"))])
 def test_a_statement_that_fails_undoes_its_transaction_and_no_other(daemon, table, key, last):
     client, other = daemon.client(), daemon.client()
     token, other_token = client.token(key), other.token(key + "o")
@@ -248,7 +315,7 @@ def test_eight_clients_count_in_one_row(daemon, client, table, token, key):
         for _ in range(20):
             mine = own.token(key, 60000, "WAIT", 30000, timeout=40)
             seen = int(own.rows(f"SELECT b FROM {table}")[0][0])
-            own(*under(mine, key, f"UPDATE {table} SET b = ?", seen + 1))
+            own(*under(mine, key, f"UPDATE {table} SET b = $1", seen + 1))
             own("RELEASE", key, mine)
 
     at_once(count, [daemon.client() for _ in range(8)], seconds=50)

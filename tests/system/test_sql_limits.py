@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one SQL statement may take, and that it takes nothing from anybody else."""
+"""What one SQL statement may take, and that it takes nothing from anybody else. Tests run on every
+store, but for those marked sqlite: its functions, its memory in our process, its statements."""
 
 import threading
 import time
@@ -13,11 +14,11 @@ from harness.threads import Beside
 from test_sql import under
 
 ENDLESS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
-NUMBERS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < ?) "
+NUMBERS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < $1) "
 
 
-def test_100000_rows_and_no_more(local):
-    client = local.client()
+def test_100000_rows_and_no_more(rig):
+    client = rig.daemon("--sql-time-limit", "60000").client()
     numbers = NUMBERS + "SELECT x FROM c"
     back = client("SQL", "TYPES", "i", numbers, 100000, timeout=30)[3]
     assert len(back) == 100000 and back[-1] == [b"100000"]
@@ -25,6 +26,7 @@ def test_100000_rows_and_no_more(local):
     assert client("PING") == "PONG"
 
 
+@pytest.mark.sqlite  # zeroblob()
 def test_a_reply_of_64_mib_and_no_more(local):
     client = local.client()
     sixteen = "SELECT zeroblob(16777216)"
@@ -40,6 +42,7 @@ def test_a_statement_of_1_mib_and_no_more(local):
     client.refused("ERR", "SQL", "SELECT 1".ljust((1 << 20) + 1), text="1 MiB")
 
 
+@pytest.mark.sqlite  # which is in our process
 def test_a_statement_cannot_take_all_the_memory(rig):
     """Neither while it runs nor while it is compiled."""
     daemon = rig.daemon("--sql-time-limit", "60000")
@@ -81,15 +84,15 @@ def test_a_read_is_stopped_in_time_and_nobody_else_notices(rig, key):
 
 @pytest.mark.parametrize("bad", [
     "UPDATE {t} SET b = (" + ENDLESS + "SELECT max(x) FROM c)",
-    "INSERT INTO {t} " + ENDLESS + "SELECT x, x FROM c",
-    "INSERT OR ROLLBACK INTO {t} VALUES(0, 0)",
-    "UPDATE OR ROLLBACK {t} SET a = 0",
-    "INSERT OR FAIL INTO {t} VALUES(-5, 0), (0, 0)"])
+    "INSERT INTO {t} " + ENDLESS + "SELECT x, x FROM c", *(
+        pytest.param(bad, marks=pytest.mark.sqlite) for bad in (
+            "INSERT OR ROLLBACK INTO {t} VALUES(0, 0)", "UPDATE OR ROLLBACK {t} SET a = 0",
+            "INSERT OR FAIL INTO {t} VALUES(-5, 0), (0, 0)"))])
 def test_a_write_that_ends_its_transaction_loses_nobody_elses(rig, key, bad):
     """They share batches with 4 clients whose every write must be there, once."""
     daemon = rig.daemon("--sql-time-limit", "200")
     client = daemon.client()
-    client("SQL", "CREATE TABLE t(a PRIMARY KEY, b)")
+    client("SQL", "CREATE TABLE t(a TEXT PRIMARY KEY, b TEXT)")
     token = client.token(key)
     client(*under(token, key, "INSERT INTO t VALUES(0, 0), (1, 1)"))
     stop = threading.Event()
@@ -100,7 +103,7 @@ def test_a_write_that_ends_its_transaction_loses_nobody_elses(rig, key, bad):
         while not stop.is_set():
             replies = own.pipeline(
                 [("FENCED", mine, "INCRBY", name, 1)] * 5
-                + [under(mine, name, "INSERT INTO t VALUES(?, 1)", f"{name}/{sent}/{i}")
+                + [under(mine, name, "INSERT INTO t VALUES($1, 1)", f"{name}/{sent}/{i}")
                    for i in range(5)], timeout=30)
             assert not any(isinstance(reply, ReplyError) for reply in replies), replies
             sent += 5
@@ -118,9 +121,9 @@ def test_a_write_that_ends_its_transaction_loses_nobody_elses(rig, key, bad):
     assert failures >= 3 and sum(counts.values()) >= 20
     for name, count in counts.items():
         assert client("GET", name) == b"%d" % count
-        assert client.rows("SELECT count(*) FROM t WHERE a > ?1 || '/' AND a < ?1 || '0'",
+        assert client.rows("SELECT count(*) FROM t WHERE a > $1 || '/' AND a < $1 || '0'",
                            name) == [[b"%d" % count]]
-    assert client.rows("SELECT a, b FROM t WHERE b = 0 OR a = -5") == [[b"0", b"0"]]
+    assert client.rows("SELECT a, b FROM t WHERE b = '0' OR a = '-5'") == [[b"0", b"0"]]
 
 
 def processor_ns(pid):
@@ -129,6 +132,7 @@ def processor_ns(pid):
                for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
+@pytest.mark.sqlite  # which is in our process
 def test_a_statement_compiled_once_is_fast_the_next_time(local):
     """Thousands a second from one connection: nothing is compiled again."""
     client = local.client()

@@ -12,11 +12,14 @@ static struct memory_rows *of(struct store_txn *txn)
     return (struct memory_rows *)txn;
 }
 
-/* Is this the call that is to fail? */
+/* Is this the call that is to fail? An operation that was stopped gets nothing more. */
 static bool fails(struct store_txn *txn)
 {
     struct memory_rows *rows = of(txn);
 
+    rows->stopped |= rows->calls_until_stop > 0 && --rows->calls_until_stop == 0;
+    if (rows->stopped)
+        return true;
     rows->failed |= rows->calls_left == 1;
     return rows->calls_left > 0 && --rows->calls_left == 0;
 }
@@ -163,6 +166,8 @@ static enum stk_error rows_lease(struct store_txn *txn, const struct resource *r
     *lease = (struct lease){.receipts_gone = resource->fence.floor};
     if (content != NULL)
         *lease = content->lease;
+    lease->change = lease->changed_ms;
+    lease->age_ms = -1;
     lease->owner = content != NULL ? buf_bytes(&content->owner) : (struct bytes){"", 0};
     return STK_OK;
 }

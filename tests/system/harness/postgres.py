@@ -298,6 +298,8 @@ class Server:
     def create_roles(self):
         self.sql("CREATE ROLE password NOLOGIN")
         self.sql(f"CREATE ROLE {OWNER} LOGIN")
+        self.sql("CREATE ROLE stockade_sql")
+        self.sql(f"GRANT stockade_sql TO {OWNER}")
 
     def uri(self, database, user=OWNER, **options):
         return uri([("127.0.0.1", self.port)], database, user, **options)

@@ -96,6 +96,24 @@ static void assert_free(struct lease_call call)
     assert_int_equal(call.answer, LEASE_FREE);
 }
 
+PROVIDER_TEST(a_lease_that_the_store_has_lost_is_held_by_nobody)
+{
+    struct lease_call call = {.verb = LEASE_GRANT,
+                              .resource = BYTES_LITERAL("sku:1"),
+                              .ttl_ms = 1000,
+                              .floor = 6,
+                              .done = ignore_answer};
+
+    assert_granted(ask(provider, LEASE_GRANT, ann, 0, NULL), 1);
+    memcpy(call.nonce, ann, sizeof ann);
+    lease_ask(provider, &call); /* its owner does not enter it again, either */
+    assert_granted(call, 7);
+    memcpy(call.nonce, bob, sizeof bob);
+    call.answer = LEASE_UNANSWERED;
+    lease_ask(provider, &call);
+    assert_held(call, 7, 1000); /* on its way to the store */
+}
+
 PROVIDER_TEST(a_lease_of_an_earlier_run_is_held_for_its_ttl_from_the_start)
 {
     const struct lease_record record = remembered(EARLIER_RUN, 34, 300);
@@ -155,17 +173,35 @@ PROVIDER_TEST(another_daemons_renewal_counts_from_when_it_is_seen)
 {
     struct lease_record record = remembered(ANOTHER_DAEMON, 34, 300);
 
-    record.changed_ms = 77000;
+    record.change = 7;
     assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 300);
     now_ms += 300;
-    record.changed_ms = 77100; /* renewed there */
+    record.change = 8; /* renewed there */
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 300);
     now_ms += 299;
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 1);
-    record.changed_ms = 1; /* again, after its clock was set back */
+    record.change = 1; /* again, by whatever number */
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 300);
     now_ms += 300;
     assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, &record).answer, LEASE_GRANTED);
+}
+
+PROVIDER_TEST(another_daemons_lease_ends_by_the_stores_time_where_it_has_one)
+{
+    struct lease_record record = remembered(ANOTHER_DAEMON, 34, 300);
+
+    record.age_ms = 200;
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 100);
+    now_ms += 100;
+    record.age_ms = 290; /* seen before, it ends as it was seen first */
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &record));
+    record.change = 8;
+    record.age_ms = 0; /* renewed there */
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 300);
+    record.token = 35;
+    record.age_ms = 300;
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &record));
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, &record), 36);
 }
 
 PROVIDER_TEST(a_token_that_two_minted_at_once_is_whose_the_store_says)
