@@ -557,7 +557,8 @@ DAMAGE = [
      "resource 888888: token 1 of it ended at 1, as if"),
     ("INSERT INTO stockade.audit VALUES('x', 0, 'y', '')", "schema",
      "the head of audit 'x' is line 0, 'y'"),
-    ("INSERT INTO stockade.mark VALUES(99, 1, false)", "schema", "1 marks of session 99"),
+    ("INSERT INTO stockade.mark(session, number, void) VALUES(99, 1, false)", "schema",
+     "1 marks of session 99"),
 ]
 OBJECTS = [
     (f"UPDATE stockade.meta SET floor = {HUGE}", "schema", f"no usable floor: {HUGE}"),
@@ -610,6 +611,15 @@ def test_what_has_become_of_the_schema_is_found(rig, ops, database, uri):
     database.sql("UPDATE stockade.resource SET ttl_ms = -5 WHERE name = 'live'")
     found = expect_found(ops, uri, OBJECTS + [("ttl", "fence", "live: its lease has a TTL of -5")])
     assert re.match("[0-9]+ findings: 5 resources", found[-1])
+
+
+def test_a_guard_that_is_damaged_is_found(rig, ops, database, uri):
+    client = rig.daemon(store=uri).client()
+    database.sql("CREATE TABLE stock(sku text PRIMARY KEY, left_over int)")
+    assert client("GUARD", "CREATE", "stock", "sku", "sku:") == "OK"
+    assert ops.do("check", store=uri).splitlines()[-1].endswith(" 1 guards")
+    database.sql("ALTER TABLE stock DISABLE TRIGGER ALL")
+    expect_found(ops, uri, [("", "guard", "trigger .* of stock is disabled")])
 
 
 def test_what_endangers_a_store_is_warned_of(rig, ops):
