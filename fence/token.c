@@ -36,3 +36,10 @@ bool token_parse(struct bytes text, int64_t *token)
 {
     return bytes_to_int64(text, token) && *token >= 1 && *token <= TOKEN_MAX;
 }
+
+int64_t token_floor_restored(int64_t known, int64_t now_us)
+{
+    if (known < 0 || known > TOKEN_MAX - TOKEN_LEAP_MAX)
+        return 0;
+    return now_us > known && now_us < TOKEN_MAX ? now_us : known + TOKEN_LEAP_MAX;
+}

@@ -52,6 +52,11 @@ bool fence_unclaimed(const struct fence *fence);
  * may be corrupt; `floor` is the store's. 0: the tokens of this resource are used up. */
 int64_t token_next(int64_t counter, int64_t floor);
 
+/* Return the floor of a store that was restored, where `known` is the largest token that anybody
+ * knows of: the time, in microseconds since 1970, for grants are far rarer than one a microsecond;
+ * or, where a token lies higher than that, TOKEN_LEAP_MAX above it. 0: no token is left. */
+int64_t token_floor_restored(int64_t known, int64_t now_us);
+
 /* Read a token as a client writes it: a decimal number in 1..TOKEN_MAX. */
 bool token_parse(struct bytes text, int64_t *token);
 

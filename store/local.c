@@ -197,9 +197,21 @@ static bool grant(struct local *local, struct lease_call *call, const struct hol
     return lease_answer(call, LEASE_GRANTED, token, call->ttl_ms);
 }
 
+/* The store's floor has passed it, and the store does not know it: it was lost there, by a failover
+ * without synchronous standbys. A grant on its way there is above the floor, or is refused. */
+static bool is_lost(const struct lease_call *call, const struct holder *holder)
+{
+    const struct lease_record *record = &call->record;
+
+    return call->verb == LEASE_GRANT && holder->token <= call->floor &&
+           !(record->live && record->token == holder->token);
+}
+
 static bool answer(struct local *local, struct lease_call *call, int64_t now_ms)
 {
     struct holder holder = holder_of(local, call, now_ms);
+    if (is_lost(call, &holder))
+        holder.token = 0;
     bool mine = holder.token != 0 && strncmp(holder.nonce, call->nonce, LEASE_NONCE_LEN) == 0;
     bool named = mine && holder.token == call->token;
 

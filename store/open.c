@@ -6,7 +6,6 @@
 
 #include "fence/base/log.h"
 #include "fence/base/uri.h"
-#include "store/maintenance.h"
 
 bool store_uri_is_postgresql(const char *uri)
 {
@@ -40,16 +39,4 @@ struct store *store_open(const char *uri, struct store_options options, char *wh
         return store_postgresql_open(&options, why, why_size);
     options.path = uri_after(uri, "sqlite:");
     return store_sqlite_open(&options, why, why_size);
-}
-
-bool store_audit_heads(const char *uri, struct store_audit_head **heads, size_t *count, char *why,
-                       size_t why_size)
-{
-    *heads = NULL;
-    *count = 0;
-    if (!store_uri_is_valid(uri, why, why_size))
-        return false;
-    return store_uri_is_postgresql(uri)
-               ? store_postgresql_heads(uri, heads, count, why, why_size)
-               : store_sqlite_heads(uri_after(uri, "sqlite:"), heads, count, why, why_size);
 }

@@ -47,6 +47,13 @@ struct store_txn; /* txn.h */
 
 #define STORE_WHY_MAX 224 /* bytes of a reason, one line, its end included */
 
+/* A resource that an operation is likely to ask for, and there a field, or the receipt of an ID;
+ * both may be empty. Borrowed. */
+struct store_hint {
+    struct bytes resource, field, receipt;
+};
+typedef void store_each_hint(void *context, const struct store_hint *hint);
+
 struct store_op;
 /* On the store's thread. STK_OK: keep what was done (also where the command was refused without
  * touching anything). Anything else undoes it; the error reaches `done` in `error`. */
@@ -62,6 +69,9 @@ struct store_op {
     /* The resource that it looks up first, borrowed, or empty: a hint that makes a batch faster. A
      * wrong one does no harm. */
     struct bytes about;
+    /* Calls `each` for all that it is likely to ask for, on the store's thread: for a store that
+     * loads before it runs. Hints, as well. May be NULL. */
+    void (*hints)(const struct store_op *op, store_each_hint *each, void *context);
     store_run *run;
     store_done *done;
     int64_t submitted_us; /* on the store's clock, to measure its queue */

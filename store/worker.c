@@ -79,7 +79,8 @@ static void *worker_main(void *context)
         if (result == WORK_DONE && worker->between != NULL)
             worker->between(worker->context);
         pthread_mutex_lock(&worker->lock);
-        worker->pending = result == WORK_PENDING;
+        worker->pending = result == WORK_PENDING || result == WORK_AGAIN;
+        worker->ripe = result == WORK_AGAIN;
         if (result == WORK_OVER) {
             worker->dead = true;
             break;

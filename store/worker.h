@@ -20,6 +20,7 @@
 enum work_result {
     WORK_DONE,
     WORK_LATER,   /* inline only: it would have to wait; nothing was run */
+    WORK_AGAIN,   /* it works again at once, if need be on an empty batch */
     WORK_PENDING, /* done, but for what the worker has kept: in a moment it works again, if need be
                      on an empty batch */
     WORK_OVER,    /* the worker has to stop for good */
@@ -51,8 +52,8 @@ struct worker {
     size_t queued, queued_long; /* long: not brief */
     bool asleep;                /* the thread waits for news */
     bool stopping;              /* takes no more, runs what is there */
-    bool pending;               /* `work` said so; */
-    bool ripe;                  /* and the moment is over */
+    bool pending;               /* `work` said so, or that it works again; */
+    bool ripe;                  /* now, or since the moment is over */
     bool dead;                  /* `work` said so: takes no more, runs nothing */
 };
 

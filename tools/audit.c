@@ -37,14 +37,14 @@ static void add_file(void *context, const char *file)
 }
 
 static const struct option_row rows[] = {
-    {"store", OPTION_TEXT, offsetof(struct settings, store), 0, 0, "sqlite:PATH",
+    {"store", OPTION_TEXT, offsetof(struct settings, store), 0, 0, "URI",
      "the daemon's store, which knows how far the audit has come", NULL},
     {"json", OPTION_FLAG, offsetof(struct settings, json), 0, 0, NULL,
      "one JSON object instead of text", NULL},
 };
 static const struct option_table table = {
     .command = "stockade audit verify",
-    .usage = "stockade audit verify FILE... [--store sqlite:PATH] [options]",
+    .usage = "stockade audit verify FILE... [--store URI] [options]",
     .about = "Tells whether each line of an audit is the one that was written, and whether lines\n"
              "were removed, added or moved. Give the files of a chain together, in any order. A\n"
              "file that was cut at its end is found with the store only, which has seen its head.\n"

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "proxy/client/target.h"
+#include "store/open.h"
 
 enum { MEANT_MAX = 160 };
 enum { PASSWORD_MAX = sizeof((struct uri_login *)NULL)->password - 1 };
@@ -188,14 +189,18 @@ const char *cli_store(struct cli *cli, const char **origin)
         *origin = "STOCKADE_STORE";
         return store;
     }
-    if (said == NULL && uri != NULL && uri_after(uri, "sqlite:") != NULL) {
+    if (said == NULL && uri != NULL &&
+        (uri_after(uri, "sqlite:") != NULL || store_uri_is_postgresql(uri))) {
         *origin = "STOCKADE_URI";
         said = uri;
     }
     if (said == NULL) {
         return NULL;
     }
-    const char *lease = strstr(said, "?lease="); /* of no concern to who works on the file */
+    const char *lease = strstr(said, "?lease="); /* of no concern to who works on the store */
+    if (lease == NULL && store_uri_is_postgresql(said)) {
+        lease = strstr(said, "&lease=");
+    }
     buf_clear(&cli->full_uri);
     buf_append(&cli->full_uri, said, lease != NULL ? (size_t)(lease - said) : strlen(said));
     buf_append(&cli->full_uri, "", 1);

@@ -33,8 +33,8 @@ struct cli {
 const char *cli_uri(struct cli *cli, struct failure *failure);
 /* The same for who talks to a daemon without the library. */
 bool cli_server(struct cli *cli, struct client_uri *server, struct failure *failure);
-/* Return the store that is meant where --store is not given, as sqlite:PATH, and where that was
- * said: -u, STOCKADE_STORE, or STOCKADE_URI where that is a store's. NULL: nowhere. */
+/* Return the store that is meant where --store is not given, as a URI, and where that was said: -u,
+ * STOCKADE_STORE, or STOCKADE_URI where that is a store's. NULL: nowhere. */
 const char *cli_store(struct cli *cli, const char **origin);
 
 struct cli_command {
@@ -51,9 +51,13 @@ int check_run(struct cli *cli, int argc, char **argv);
 int demo_basket_run(struct cli *cli, int argc, char **argv);
 int demo_oversell_run(struct cli *cli, int argc, char **argv);
 int get_run(struct cli *cli, int argc, char **argv);
+int guard_create_run(struct cli *cli, int argc, char **argv);
+int guard_drop_run(struct cli *cli, int argc, char **argv);
+int guard_list_run(struct cli *cli, int argc, char **argv);
 int lease_run(struct cli *cli, int argc, char **argv);
 int leases_run(struct cli *cli, int argc, char **argv);
 int lock_run(struct cli *cli, int argc, char **argv);
+int move_run(struct cli *cli, int argc, char **argv);
 int replay_run(struct cli *cli, int argc, char **argv);
 int restore_run(struct cli *cli, int argc, char **argv);
 int revoke_run(struct cli *cli, int argc, char **argv);

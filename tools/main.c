@@ -29,6 +29,11 @@ static const struct cli_command commands[] = {
     {"backup", "copy a store into one file, while writes go on", backup_run},
     {"restore", "put a backup in the store's place; every lease ends", restore_run},
     {"check", "look for damage in a store", check_run},
+    {"move", "move a store to another place, from SQLite to PostgreSQL or back", move_run},
+    {"guard create", "let rows of a table change only under their resource's token",
+     guard_create_run},
+    {"guard drop", "take the guard off a table", guard_drop_run},
+    {"guard list", "list guarded tables, and whether their guards are whole", guard_list_run},
     {"audit verify", "tell whether an audit was changed or cut", audit_verify_run},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };

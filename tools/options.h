@@ -41,7 +41,7 @@ struct option_table {
     struct option_operand {
         const char *name;
         size_t offset;
-    } operands[2];
+    } operands[3];
     bool operand_is_optional;                       /* the last one */
     void (*more)(void *settings, const char *word); /* takes words beyond these; NULL: none */
     const char *too_many; /* what to do where there is a word too many; NULL: nothing */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `stockade backup`, `restore` and `check`: which store is meant, and how people see and stop the
- * work; then each command's words and numbers. The work itself is store/maintenance.h's. They work
- * on files, not through a server.
+/* `stockade backup`, `restore`, `check` and `move`: which store is meant, and how people see and
+ * stop the work; then each command's words and numbers. The work itself is store/maintenance.h's.
+ * They work on the store itself, not through a server.
  *
  * The store is chosen as the daemon chooses it, but for its config file: flag, environment,
- * default; or by -u, where that is a file's. */
+ * default; or by -u, where that is a store's. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -21,20 +21,20 @@
 #include "tools/term.h"
 
 #define DEFAULT_STORE "sqlite:./stockade.db"
-#define SCHEME        "sqlite:"
 
 enum { SHOW_EVERY_MS = 100, BAR_WIDTH = 30 };
 
 struct store_settings {
     const char *file;  /* the operand */
     const char *store; /* as the daemon's --store; NULL until store_command_open */
+    const char *from, *to;
     bool force, json;
 };
 
 struct store_command {
     const char *name; /* "stockade backup": in front of messages */
     struct store_settings settings;
-    const char *path; /* of the store */
+    struct buf label; /* of the store, for people: a path, or a URI without its password */
     struct signals signals;
     struct term term;
     bool quiet; /* no progress line */
@@ -44,9 +44,34 @@ struct store_command {
 /* The row of --store, for the option tables. */
 #define STORE_OPTION_ROW                                                                           \
     {                                                                                              \
-        "store", OPTION_TEXT, offsetof(struct store_settings, store), 0, 0, "sqlite:PATH",         \
-            "the store (STOCKADE_STORE, or sqlite:./stockade.db)", NULL                            \
+        "store", OPTION_TEXT, offsetof(struct store_settings, store), 0, 0, "URI",                 \
+            "sqlite:PATH or postgresql://... (STOCKADE_STORE, or sqlite:./stockade.db)", NULL      \
     }
+
+/* Is it a store's URI? Complains where it is not. */
+static bool check_store(const struct store_command *command, const char *uri, const char *origin)
+{
+    char why[MAINTENANCE_WHY_MAX];
+    struct buf shown = {0};
+
+    if (store_uri_is_valid(uri, why, sizeof why)) {
+        return true;
+    }
+    if (store_uri_is_postgresql(uri)) { /* libpq's complaints say what is wrong */
+        buf_append_text(&shown, why);
+    } else {
+        buf_append_text(&shown, "takes sqlite:PATH or postgresql://..., not \"");
+        uri_append_masked(&shown, uri);
+        buf_append_text(&shown, "\"");
+        if (strchr(uri, ':') == NULL) {
+            buf_printf(&shown, " (did you mean \"sqlite:%s\"?)", uri);
+        }
+    }
+    fprintf(stderr, "%s: %s%s %.*s; see %s --help\n", command->name, origin,
+            store_uri_is_postgresql(uri) ? ":" : "", (int)shown.len, shown.data, command->name);
+    buf_free(&shown);
+    return false;
+}
 
 static bool choose_store(struct store_command *command, struct cli *cli)
 {
@@ -58,30 +83,23 @@ static bool choose_store(struct store_command *command, struct cli *cli)
     if (said == NULL) {
         said = DEFAULT_STORE;
     }
-    const char *path = uri_after(said, SCHEME);
-    if (path == NULL || path[0] == '\0') {
-        struct buf shown = {0};
-        uri_append_masked(&shown, said);
-        if (strchr(said, ':') == NULL) {
-            buf_printf(&shown, "\" (did you mean \"sqlite:%s\"?)", said);
-        } else {
-            buf_append_text(&shown, "\"");
-        }
-        fprintf(stderr, "%s: %s takes sqlite:PATH, not \"%.*s; %s%s --help\n", command->name,
-                origin, (int)shown.len, shown.data,
-                store_uri_is_postgresql(said) ? "a store in PostgreSQL is looked after with its own"
-                                                " tools, pg_dump among them; see "
-                                              : "see ",
-                command->name);
-        buf_free(&shown);
+    if (!check_store(command, said, origin)) {
         return false;
     }
-    command->path = path;
+    const char *path = uri_after(said, "sqlite:");
+    if (path != NULL) {
+        buf_append_text(&command->label, path);
+    } else {
+        uri_append_masked(&command->label, said);
+    }
+    buf_append(&command->label, "", 1);
+    command->settings.store = said;
     return true;
 }
 
 /* Read the options and get ready to work. False: `exit_code` is what is left to return. */
 static bool store_command_open(struct store_command *command, const struct option_table *table,
+                               bool (*choose)(struct store_command *command, struct cli *cli),
                                struct cli *cli, int argc, char **argv, int *exit_code)
 {
     *command = (struct store_command){.name = table->command};
@@ -91,7 +109,8 @@ static bool store_command_open(struct store_command *command, const struct optio
     case OPTIONS_RUN: break;
     }
     *exit_code = CLI_USAGE;
-    if (!choose_store(command, cli)) {
+    if (!choose(command, cli)) {
+        buf_free(&command->label);
         return false;
     }
     term_open(&command->term);
@@ -137,6 +156,7 @@ static int store_command_close(struct store_command *command, const char *why)
 
     term_clear(&command->term);
     signals_close(&command->signals);
+    buf_free(&command->label);
     if (why == NULL) {
         return CLI_OK;
     }
@@ -162,8 +182,11 @@ static const struct option_table backup_table = {
         "Copies the store as it is at one moment into FILE, and checks the copy. A daemon may\n"
         "be at work on the store: its writes go on. FILE appears when it is whole and on disk.\n"
         "\n"
-        "FILE is an ordinary SQLite file. Bring it back with `stockade restore`: copied into\n"
-        "place by hand it would give out tokens that have been given out before.",
+        "FILE is an ordinary SQLite file, whatever the store is. Bring it back with `stockade\n"
+        "restore`: copied into place by hand it would give out tokens that have been given out\n"
+        "before.\n"
+        "\n"
+        "Of a store in PostgreSQL it has all of Stockade's own, and none of your tables.",
     OPTION_ROWS(backup_rows),
     .operands = {{"FILE", offsetof(struct store_settings, file)}},
 };
@@ -174,17 +197,17 @@ int backup_run(struct cli *cli, int argc, char **argv)
     char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
-    if (!store_command_open(&command, &backup_table, cli, argc, argv, &exit_code)) {
+    if (!store_command_open(&command, &backup_table, choose_store, cli, argc, argv, &exit_code)) {
         return exit_code;
     }
-    struct backup_call call = {.store = command.path,
+    struct backup_call call = {.store = command.settings.store,
                                .file = command.settings.file,
                                .replace = command.settings.force,
                                .watch = store_command_watch(&command)};
     if (!store_backup(&call, why, sizeof why)) {
         return store_command_close(&command, why);
     }
-    term_line(&command.term, "backup of %s: %s, %s bytes", call.store, call.file,
+    term_line(&command.term, "backup of %s: %s, %s bytes", command.label.data, call.file,
               TERM_NUMBER(call.size_bytes));
     return store_command_close(&command, NULL);
 }
@@ -202,6 +225,7 @@ static const struct option_table restore_table = {
         "A daemon may be at work on the store: it sees the old state, then the restored one,\n"
         "and writes wait meanwhile (longer than 5 s: STORE). A lease that was held before the\n"
         "restore may be granted again only when the rest of its TTL is over.\n\n"
+        "In PostgreSQL your own tables, and the guards on them, stay as they are.\n\n"
         "Where there is no store, one is made. One that is too damaged to be opened, or is no\n"
         "store at all, is left alone: stop the daemon and move it, with its -wal and -shm,\n"
         "away first.",
@@ -215,10 +239,10 @@ int restore_run(struct cli *cli, int argc, char **argv)
     char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
-    if (!store_command_open(&command, &restore_table, cli, argc, argv, &exit_code)) {
+    if (!store_command_open(&command, &restore_table, choose_store, cli, argc, argv, &exit_code)) {
         return exit_code;
     }
-    struct restore_call call = {.store = command.path,
+    struct restore_call call = {.store = command.settings.store,
                                 .file = command.settings.file,
                                 .watch = store_command_watch(&command)};
     if (!store_restore(&call, why, sizeof why)) {
@@ -228,7 +252,7 @@ int restore_run(struct cli *cli, int argc, char **argv)
         term_line(&command.term, "(the tokens of the damaged store that was there are unknown)");
     }
     term_line(&command.term, "restored %s from %s: leases ended: %s; tokens go on above %" PRId64,
-              call.store, call.file, TERM_NUMBER(call.revoked), call.floor);
+              command.label.data, call.file, TERM_NUMBER(call.revoked), call.floor);
     return store_command_close(&command, NULL);
 }
 
@@ -243,9 +267,13 @@ static const struct option_table check_table = {
     .command = "stockade check",
     .usage = "stockade check [options]",
     .about = "Looks for damage in a store: SQLite's pages, indexes and foreign keys, Stockade's\n"
-             "tables, the guards' triggers, fences, values and receipts against each other. A\n"
-             "daemon may be at work on the store meanwhile. It changes nothing.\n\n"
-             "Exit code 0: nothing was found. 1: something was, or the store cannot be read.",
+             "tables, the guards' triggers, fences, values and receipts against each other; in\n"
+             "PostgreSQL Stockade's schema and rows. A daemon may be at work on the store\n"
+             "meanwhile. It changes nothing.\n\n"
+             "A warning tells of what is no damage, but endangers what is promised, such as a\n"
+             "database without synchronous standbys.\n\n"
+             "Exit code 0: nothing was found but warnings. 1: something was, or the store cannot\n"
+             "be read.",
     OPTION_ROWS(check_rows),
 };
 
@@ -296,16 +324,98 @@ int check_run(struct cli *cli, int argc, char **argv)
     char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
-    if (!store_command_open(command, &check_table, cli, argc, argv, &exit_code)) {
+    if (!store_command_open(command, &check_table, choose_store, cli, argc, argv, &exit_code)) {
         return exit_code;
     }
     command->quiet = command->settings.json;
-    struct audit_call call = {
-        .store = command->path, .found = print_finding, .watch = store_command_watch(command)};
+    struct audit_call call = {.store = command->settings.store,
+                              .found = print_finding,
+                              .watch = store_command_watch(command)};
     if (!store_audit(&call, why, sizeof why)) {
         return store_command_close(command, why);
     }
     print_end(&check, &call);
     exit_code = store_command_close(command, NULL);
     return call.findings == 0 ? exit_code : CLI_FAILED;
+}
+
+/* stockade move */
+
+static const struct option_row move_rows[] = {
+    {"from", OPTION_TEXT, offsetof(struct store_settings, from), 0, 0, "URI",
+     "the store as it is: sqlite:PATH or postgresql://...", NULL},
+    {"to", OPTION_TEXT, offsetof(struct store_settings, to), 0, 0, "URI",
+     "one that was never used, of either kind; made where there is none", NULL},
+};
+static const struct option_table move_table = {
+    .command = "stockade move",
+    .usage = "stockade move --from URI --to URI",
+    .about =
+        "Moves a store: fences with their leases, values, receipts, what is known of audits.\n"
+        "From then on the old store takes nothing any more, and says where to. Tokens and\n"
+        "leases stay as they are: their holders go on at daemons that are started with the new\n"
+        "--store.\n\n"
+        "Daemons may be at work on the old store: their writes wait meanwhile (longer than 5 s:\n"
+        "STORE), and are refused in the end. If the move fails, or its process ends, the old\n"
+        "store is as it was, or the same command does the rest; it says which.\n\n"
+        "Your own tables stay where they are, with their guards. To go back, move to a\n"
+        "third store; or restore a backup over the old one, which ends its leases.",
+    OPTION_ROWS(move_rows),
+};
+
+/* Both have to be said: a default would be too much of a surprise here. */
+static bool choose_both(struct store_command *command, struct cli *cli)
+{
+    const struct store_settings *settings = &command->settings;
+
+    (void)cli;
+    if (settings->from == NULL || settings->to == NULL) {
+        fprintf(stderr, "%s: --%s is missing; see %s --help\n", command->name,
+                settings->from == NULL ? "from" : "to", command->name);
+        return false;
+    }
+    if (!check_store(command, settings->from, "--from") ||
+        !check_store(command, settings->to, "--to")) {
+        return false;
+    }
+    uri_append_masked(&command->label, settings->from);
+    buf_append_text(&command->label, " to ");
+    uri_append_masked(&command->label, settings->to);
+    buf_append(&command->label, "", 1);
+    return true;
+}
+
+int move_run(struct cli *cli, int argc, char **argv)
+{
+    struct store_command command;
+    char why[MAINTENANCE_WHY_MAX];
+    int exit_code;
+
+    if (!store_command_open(&command, &move_table, choose_both, cli, argc, argv, &exit_code)) {
+        return exit_code;
+    }
+    struct move_call call = {.from = command.settings.from,
+                             .to = command.settings.to,
+                             .watch = store_command_watch(&command)};
+    bool moved = store_move(&call, why, sizeof why);
+    if (!moved && call.closed) {
+        text_print(why + strlen(why), sizeof why - strlen(why),
+                   "; the old store may be closed already: run the same command again, it does "
+                   "the rest");
+        command.signals.ending = 0; /* it was not as if nothing had been */
+    }
+    if (!moved) {
+        return store_command_close(&command, why);
+    }
+    if (call.left[0] != '\0') {
+        term_line(&command.term, "(your own tables stay where they are: %s)", call.left);
+    }
+    if (call.done_before) {
+        term_line(&command.term, "moved %s, before", command.label.data);
+    } else {
+        term_line(&command.term,
+                  "moved %s: %s resources, %s leases go on; the old store takes nothing any more",
+                  command.label.data, TERM_NUMBER(call.resources), TERM_NUMBER(call.leases));
+    }
+    return store_command_close(&command, NULL);
 }

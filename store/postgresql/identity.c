@@ -2,6 +2,7 @@
 #include "store/postgresql/identity.h"
 
 #include "store/postgresql/statements.h"
+#include "store/transfer.h"
 
 /* An old primary that does not know of its successor has an older timeline. */
 static bool is_newest(struct pg_txn *txn, int64_t timeline)
@@ -24,6 +25,7 @@ struct identity {
     bool other, replicated, fresh;
     bool stale; /* what is remembered of its replication */
     int64_t timeline;
+    struct transfer_mark mark;
 };
 
 static bool read_identity(struct pg_txn *txn, struct identity *identity)
@@ -40,11 +42,16 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
             .replicated = pg_value_bool(pg, result, 0, 3),
             .fresh = pg_value_bool(pg, result, 0, 4),
             .stale = pg_value_bool(pg, result, 0, 6),
+            .mark.part = (enum transfer_part)pg_value_int64(pg, result, 0, 7),
         };
+        struct bytes where = pg_value_bytes(pg, result, 0, 8);
+        text_print(identity->mark.where, sizeof identity->mark.where, "%.*s", (int)where.len,
+                   where.data);
         atomic_store(&txn->shared->unsafe, pg_value_bool(pg, result, 0, 5));
     }
     pg->pq.PQclear(result);
-    return pg_end(pg) && is_newest(txn, identity->timeline);
+    return pg_end(pg) && is_newest(txn, identity->timeline) &&
+           !transfer_is_closed(&identity->mark, "this store", pg->why, sizeof pg->why);
 }
 
 bool pg_check_identity(struct pg_txn *txn)

@@ -25,6 +25,7 @@
     X(PQfname)                                                                                     \
     X(PQftype)                                                                                     \
     X(PQfreemem)                                                                                   \
+    X(PQgetCopyData)                                                                               \
     X(PQgetResult)                                                                                 \
     X(PQgetisnull)                                                                                 \
     X(PQgetlength)                                                                                 \
@@ -34,6 +35,8 @@
     X(PQntuples)                                                                                   \
     X(PQpipelineStatus)                                                                            \
     X(PQpipelineSync)                                                                              \
+    X(PQputCopyData)                                                                               \
+    X(PQputCopyEnd)                                                                                \
     X(PQresultErrorField)                                                                          \
     X(PQresultErrorMessage)                                                                        \
     X(PQresultStatus)                                                                              \

@@ -489,6 +489,9 @@ static const struct store_txn_impl operation_impl = {
     .audit_head = pg_audit_head,
     .sql = pg_sql,
     .present = pg_present,
+    .guard_create = pg_guard_create,
+    .guard_drop = pg_guard_drop,
+    .guards = pg_guards,
 };
 
 void pg_operations_init(struct pg_txn *txn)

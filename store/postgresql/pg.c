@@ -13,6 +13,8 @@
 #define CONNECT_SECONDS "3"
 #define NO_STATEMENT    "26000" /* invalid_sql_statement_name */
 
+enum { GO_ON_EVERY_MS = 100 };
+
 /* Failures. */
 
 /* libpq's texts have several lines. */
@@ -198,7 +200,13 @@ static bool wait(struct pg *pg)
     }
     if (unsent > 0)
         poll_fd.events |= POLLOUT;
-    if (left_ms <= 0 || (poll(&poll_fd, 1, left_ms) == 0)) {
+    bool in_slices = pg->go_on != NULL && left_ms > GO_ON_EVERY_MS;
+    if (in_slices && !pg->go_on(pg->go_on_context)) {
+        fail(pg, "interrupted");
+        return false;
+    }
+    if (left_ms <= 0 ||
+        (poll(&poll_fd, 1, in_slices ? GO_ON_EVERY_MS : left_ms) == 0 && !in_slices)) {
         text_print(text, sizeof text, "PostgreSQL has not answered for %d ms", pg->timeout_ms);
         pg->silent_pid = pg->pq.PQbackendPID(pg->conn);
         fail(pg, text);
@@ -275,7 +283,10 @@ bool pg_end(struct pg *pg)
     while (pg->conn != NULL && pg->expected > 0)
         pg->pq.PQclear(pg_take(pg));
     PGresult *result = next_result(pg);
-    check(pg->conn == NULL || pg->pq.PQresultStatus(result) == PGRES_PIPELINE_SYNC);
+    if (pg->conn != NULL && pg->pq.PQresultStatus(result) != PGRES_PIPELINE_SYNC) {
+        note_error(pg, result); /* the server has ended the session, as in a shutdown */
+        pg_drop(pg);
+    }
     pg->pq.PQclear(result);
     return pg->conn != NULL && !pg->failed;
 }
@@ -401,6 +412,94 @@ bool pg_run(struct pg *pg, const char *commands)
     if (piped && pg->conn != NULL)
         check(pg->pq.PQenterPipelineMode(pg->conn) == 1);
     return good;
+}
+
+/* COPY. */
+
+bool pg_copy_start(struct pg *pg, const char *copy)
+{
+    if (pg->conn == NULL)
+        return false;
+    check(pg->pq.PQexitPipelineMode(pg->conn) == 1);
+    begin_trip(pg);
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    if (pg->pq.PQsendQuery(pg->conn, copy) != 1) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    PGresult *result = next_result(pg);
+    ExecStatusType status = pg->pq.PQresultStatus(result);
+    bool started = status == PGRES_COPY_OUT || status == PGRES_COPY_IN;
+    if (!started && pg->conn != NULL)
+        note_error(pg, result);
+    pg->pq.PQclear(result);
+    return started;
+}
+
+/* The command's own result, behind the data. */
+static bool copy_end(struct pg *pg)
+{
+    PGresult *result;
+
+    while ((result = next_result(pg)) != NULL) {
+        if (!is_good(pg, result))
+            note_error(pg, result);
+        pg->pq.PQclear(result);
+    }
+    if (pg->conn != NULL)
+        check(pg->pq.PQenterPipelineMode(pg->conn) == 1);
+    return pg->conn != NULL && !pg->failed;
+}
+
+bool pg_copy_take(struct pg *pg, struct buf *data, bool *more)
+{
+    char *piece = NULL;
+    int len = 0;
+
+    *more = false;
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    while (pg->conn != NULL && (len = pg->pq.PQgetCopyData(pg->conn, &piece, 1)) == 0)
+        if (!wait(pg))
+            return false;
+    if (pg->conn == NULL)
+        return false;
+    if (len == -1)
+        return copy_end(pg);
+    if (len < 0) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    buf_append(data, piece, (size_t)len);
+    pg->pq.PQfreemem(piece);
+    *more = true;
+    return true;
+}
+
+bool pg_copy_put(struct pg *pg, struct bytes data)
+{
+    int sent = 0;
+
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    while (pg->conn != NULL &&
+           (sent = pg->pq.PQputCopyData(pg->conn, data.data, (int)data.len)) == 0)
+        if (!wait(pg))
+            return false;
+    if (pg->conn != NULL && sent < 0)
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+    return pg->conn != NULL;
+}
+
+bool pg_copy_put_end(struct pg *pg, const char *failure)
+{
+    int sent = 0;
+
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    while (pg->conn != NULL && (sent = pg->pq.PQputCopyEnd(pg->conn, failure)) == 0)
+        if (!wait(pg))
+            return false;
+    if (pg->conn != NULL && sent < 0)
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+    return copy_end(pg);
 }
 
 bool pg_prepare(struct pg *pg)

@@ -32,6 +32,9 @@ struct pg {
     const char *const *texts;
     size_t statements;
     int timeout_ms; /* of a trip */
+    /* Called every now and then while the server is waited for; NULL: never. False: give up. */
+    bool (*go_on)(void *context);
+    void *go_on_context;
 
     struct libpq pq; /* loaded by the first pg_connect */
     PGconn *conn;    /* NULL: not connected */
@@ -54,11 +57,15 @@ struct pg_params {
     int count;
 };
 
-/* Settings of each session, whatever the server's defaults are, as the columns of a SELECT. */
+/* Settings of each session, whatever the server's defaults are, as the columns of a SELECT. (Our
+ * own statements go by key, so one plan fits all; a table that is small now would else be scanned
+ * by a plan that stays until somebody analyses it.) */
 #define PG_SETTINGS                                                                                \
     "pg_catalog.set_config('client_min_messages', 'warning', false),"                              \
     " pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"                         \
     " pg_catalog.set_config('jit', 'off', false),"                                                 \
+    " pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false),"                      \
+    " pg_catalog.set_config('enable_seqscan', 'off', false),"                                      \
     " pg_catalog.set_config('default_transaction_isolation', 'read committed', false),"            \
     " pg_catalog.set_config('default_transaction_read_only', 'off', false),"                       \
     " pg_catalog.set_config('default_transaction_deferrable', 'off', false),"                      \
@@ -110,6 +117,17 @@ void pg_sync(struct pg *pg);
 PGresult *pg_take(struct pg *pg);
 /* Waits for the end of the trip; results that nobody took are dropped. False: something failed. */
 bool pg_end(struct pg *pg);
+
+/* COPY in its binary format. Between start and end nothing else may be asked. Each returns false
+ * where it failed. */
+bool pg_copy_start(struct pg *pg, const char *copy);
+/* The next piece of COPY TO, appended to `data`; `*more` false: there was none left, and this was
+ * the end. */
+bool pg_copy_take(struct pg *pg, struct buf *data, bool *more);
+/* A piece of COPY FROM. What is wrong with it is told at the end. */
+bool pg_copy_put(struct pg *pg, struct bytes data);
+/* `failure` not NULL: give up, for this reason. */
+bool pg_copy_put_end(struct pg *pg, const char *failure);
 
 /* Of a result's row. */
 int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column);

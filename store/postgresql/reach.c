@@ -23,16 +23,21 @@ static const char *const texts[] = {
 #undef X
 };
 
-void reach_init(struct reach *reach, const char *uri, const char *name, struct pg_shared *shared,
-                struct store_reasons *reasons, const struct log *log)
+static const char *const lane_names[] = {
+    "stockade writer", "stockade writer 2", "stockade apart", "stockade reader", "stockade slow",
+};
+
+void reach_init(struct reach *reach, const char *uri, enum pg_lane_id lane,
+                struct pg_shared *shared, struct store_reasons *reasons, const struct log *log)
 {
     *reach = (struct reach){
         .txn.pg = {.uri = uri,
-                   .name = name,
+                   .name = lane_names[lane],
                    .names = names,
                    .texts = texts,
                    .statements = PG_STATEMENTS,
                    .timeout_ms = PG_TIMEOUT_MS},
+        .txn.lane = lane,
         .txn.shared = shared,
         .reasons = reasons,
         .log = log,
@@ -58,7 +63,7 @@ static bool connect(struct reach *reach)
     if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_prepare(pg) || !pg_check_identity(txn))
         return false;
     /* The first who comes counts the opening; the others are refused until then. */
-    if (session == 0 && txn->counts) {
+    if (session == 0 && txn->lane == PG_LANE_WRITER) {
         if (!pg_schema_session(pg, &session))
             return false;
         if (atomic_load(&txn->shared->unsafe))
@@ -84,8 +89,8 @@ bool reach_ready(struct reach *reach)
     if (now_ms < reach->again_ms && reached == reach->reached)
         return false;
     reach->reached = reached;
+    reach->txn.renamed = false; /* what is wrong now says pg->why */
     if (connect(reach)) {
-        reach->txn.renamed = false;
         atomic_fetch_add(&reach->txn.shared->reached, 1);
         return true;
     }
@@ -98,8 +103,10 @@ bool reach_ready(struct reach *reach)
 void reach_note(struct reach *reach)
 {
     text_print(reach->why, sizeof reach->why, "%s",
-               reach->txn.renamed ? "the server's timeline or its replication has changed"
-                                  : reach->txn.pg.why);
+               reach->txn.renamed
+                   ? "the server's timeline, its replication or the store's place has "
+                     "changed"
+                   : reach->txn.pg.why);
 }
 
 void reach_failed(struct reach *reach)

@@ -20,8 +20,8 @@ struct reach {
 };
 
 /* `uri` and the others are borrowed. */
-void reach_init(struct reach *reach, const char *uri, const char *name, struct pg_shared *shared,
-                struct store_reasons *reasons, const struct log *log);
+void reach_init(struct reach *reach, const char *uri, enum pg_lane_id lane,
+                struct pg_shared *shared, struct store_reasons *reasons, const struct log *log);
 void reach_free(struct reach *reach);
 /* Is there a connection, or can one be made now? It has the schema, the statements, and knows that
  * the store is the one that it was. False: reach->why. */

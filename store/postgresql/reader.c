@@ -9,12 +9,6 @@
 
 enum { TRIES = 3 };
 
-static void want(struct set *set, struct bytes name)
-{
-    if (name.len > 0 && name.len <= RESOURCE_NAME_MAX)
-        set_want(&set_row(set, name)->known);
-}
-
 /* Runs those that have no answer yet: moves them to `done`, unless something is missing. */
 static bool run(struct pg_txn *txn, struct list *batch, struct list *done)
 {
@@ -39,7 +33,7 @@ static bool run(struct pg_txn *txn, struct list *batch, struct list *done)
 static bool run_at_once(struct pg_txn *txn, struct list *batch, struct list *done)
 {
     for (struct list *at = batch->next; at != batch; at = at->next)
-        want(&txn->set, list_entry(at, struct store_op, link)->about);
+        set_hint(&txn->set, list_entry(at, const struct store_op, link));
     txn->direct = false;
     return pg_load_all(txn) && !txn->renamed && run(txn, batch, done);
 }
@@ -60,7 +54,7 @@ static bool run_rounds(struct pg_txn *txn, struct list *batch, struct list *done
     for (size_t at = 0; at < names.len; at += len) {
         memcpy(&len, names.data + at, sizeof len);
         at += sizeof len;
-        want(&txn->set, (struct bytes){names.data + at, len});
+        set_want(&set_row(&txn->set, (struct bytes){names.data + at, len})->known);
     }
     buf_free(&names);
     for (int rounds = 0; good && !list_empty(batch); rounds++) {

@@ -15,10 +15,12 @@
 
 EMBED_FILE(step_store, "store/postgresql/schema/1_store.sql");
 EMBED_FILE(step_sql, "store/postgresql/schema/2_sql.sql");
+EMBED_FILE(step_guards, "store/postgresql/schema/3_guards.sql");
 
 static const char *const steps[] = {
     step_store,
     step_sql,
+    step_guards,
 };
 
 enum { VERSION = sizeof steps / sizeof *steps };
@@ -29,13 +31,16 @@ static int64_t number(struct pg *pg, const char *query)
     pg_send_text(pg, query);
     pg_sync(pg);
     PGresult *result = pg_take(pg);
-    int64_t value = result != NULL ? pg_value_int64(pg, result, 0, 0) : -1;
+    bool any = pg->pq.PQntuples(result) > 0;
+    int64_t value = any ? pg_value_int64(pg, result, 0, 0) : -1;
     pg->pq.PQclear(result);
-    return pg_end(pg) ? value : -1;
+    bool asked = pg_end(pg);
+    if (asked && !any)
+        text_print(pg->why, sizeof pg->why, "the store is damaged: stockade.meta is empty");
+    return asked ? value : -1;
 }
 
-/* The version that is there, 0 for none. -1: it is none of ours, or the server failed. */
-static int64_t recognise(struct pg *pg)
+int64_t pg_schema_recognise(struct pg *pg)
 {
     int64_t is = number(pg, "SELECT count(*) FROM pg_namespace WHERE nspname = 'stockade'");
     if (is <= 0)
@@ -71,13 +76,13 @@ static bool take_steps(struct pg *pg, int64_t version)
 
 bool pg_schema_prepare(struct pg *pg)
 {
-    int64_t version = recognise(pg);
+    int64_t version = pg_schema_recognise(pg);
 
     if (version < 0 || version == VERSION)
         return version == VERSION;
     /* Again, under the lock: another daemon may have been quicker. */
     bool good = pg_run(pg, "BEGIN; SELECT pg_advisory_xact_lock(" SCHEMA_LOCK ")");
-    version = good ? recognise(pg) : -1;
+    version = good ? pg_schema_recognise(pg) : -1;
     good = version >= 0 && (version == VERSION || take_steps(pg, version)) && pg_run(pg, "COMMIT");
     if (!good && pg->conn != NULL) {
         char why[STORE_WHY_MAX];
@@ -86,6 +91,16 @@ bool pg_schema_prepare(struct pg *pg)
         text_print(pg->why, sizeof pg->why, "%s", why);
     }
     return good;
+}
+
+int64_t pg_schema_version(void)
+{
+    return VERSION;
+}
+
+const char *pg_schema_step(int64_t version)
+{
+    return version < VERSION ? steps[version] : NULL;
 }
 
 bool pg_schema_session(struct pg *pg, int64_t *session)

@@ -76,7 +76,7 @@ void set_clear(struct set *set)
     table_drain(&set->items, drained);
     list_init(&set->rows);
     list_init(&set->parts);
-    set->journal_count = set->retired_count = 0;
+    set->journal_count = set->retired_count = set->hints_count = 0;
     /* One block stays for the next transaction. */
     while (block != NULL && block->next != NULL) {
         struct set_block *next = block->next;
@@ -95,6 +95,7 @@ void set_free(struct set *set)
     free(set->blocks);
     free(set->journal);
     free(set->retired);
+    free(set->hints);
 }
 
 /* Finding. A key is a letter for the kind, an id where there is one, and the name. */
@@ -195,6 +196,38 @@ void set_want(enum known *known)
 {
     if (*known == UNKNOWN)
         *known = WANTED;
+}
+
+/* Hints: of names that no row can have, nothing is loaded. */
+
+static void hint_part(struct set *set, struct row *row, enum part_kind kind, struct bytes key)
+{
+    if (row->known == KNOWN || key.len == 0 || key.len > KEY_ROOM - 9)
+        return;
+    if (set->hints_count == set->hints_room) {
+        set->hints_room = set->hints_room * 2 + 64;
+        set->hints = mem_realloc(set->hints, set->hints_room * sizeof *set->hints);
+    }
+    set->hints[set->hints_count++] = (struct hint){row, kind, key};
+}
+
+static void take_hint(void *context, const struct store_hint *hint)
+{
+    struct set *set = context;
+
+    if (hint->resource.len == 0 || hint->resource.len > RESOURCE_NAME_MAX)
+        return;
+    struct row *row = set_row(set, hint->resource);
+    set_want(&row->known);
+    hint_part(set, row, PART_FIELD, hint->field);
+    hint_part(set, row, PART_RECEIPT, hint->receipt);
+}
+
+void set_hint(struct set *set, const struct store_op *op)
+{
+    take_hint(set, &(struct store_hint){.resource = op->about});
+    if (op->hints != NULL)
+        op->hints(op, take_hint, set);
 }
 
 /* Changing, and undoing. */

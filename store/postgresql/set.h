@@ -9,7 +9,7 @@
  * - What an operation does can be undone down to a mark, as long as nothing was written since.
  * - All memory is the set's, and lives until it is cleared: bytes that are handed out do, too.
  *
- * Nothing here speaks to a server: load.h fills a set, save.h writes it. */
+ * Nothing here speaks to a server: transaction.h fills a set and writes it. */
 #ifndef STOCKADE_STORE_POSTGRESQL_SET_H
 #define STOCKADE_STORE_POSTGRESQL_SET_H
 
@@ -20,6 +20,7 @@
 #include "fence/base/bytes.h"
 #include "fence/base/list.h"
 #include "fence/base/table.h"
+#include "store/store.h"
 #include "store/txn.h"
 
 /* Something that is found by its kind and key. */
@@ -82,6 +83,13 @@ struct part {
     struct part_content now;
 };
 
+/* A part that is likely to be asked for; its row is not known yet. Borrowed, until it is loaded. */
+struct hint {
+    struct row *row;
+    enum part_kind kind;
+    struct bytes key;
+};
+
 /* The end of a token that has receipts. */
 struct retired {
     int64_t resource, token;
@@ -95,6 +103,8 @@ struct set {
     size_t journal_count, journal_room;
     struct retired *retired;
     size_t retired_count, retired_room;
+    struct hint *hints;
+    size_t hints_count, hints_room;
 };
 
 void set_init(struct set *set);
@@ -112,6 +122,8 @@ void set_identify(struct set *set, struct row *row, int64_t id);
 struct part *set_part(struct set *set, struct row *row, enum part_kind kind, struct bytes key);
 /* Something is to be loaded. */
 void set_want(enum known *known);
+/* What an operation says that it is likely to ask for is to be loaded. */
+void set_hint(struct set *set, const struct store_op *op);
 
 /* Return a copy of the set's own. */
 struct bytes set_copy(struct set *set, struct bytes bytes);

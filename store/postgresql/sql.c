@@ -97,6 +97,7 @@ static enum stk_error judge_failure(struct statement *at)
         {"ST002", STK_UNKNOWN, NULL},
         {"ST003", STK_GUARDED, NULL},
         {"ST004", STK_NOTOKEN, NULL},
+        {"ST006", STK_STORE, NULL}, /* the store is not where it was */
         {"25006", STK_NOTOKEN, SQL_NO_TOKEN},
         {"42501", STK_NOPERM, NULL},
         {"53100", STK_STORE, NULL}, /* disk full */
@@ -124,7 +125,12 @@ static enum stk_error judge_failure(struct statement *at)
     at->txn->broken = true;
     if (stopped && at->left_ms <= 0)
         return refuse_late(at);
-    return refuse(at->call, error, why != NULL ? why : pg->why);
+    if (why == NULL)
+        why = pg->why;
+    size_t code = strlen(stk_error_code(error)); /* guards say it themselves */
+    if (strncmp(why, stk_error_code(error), code) == 0 && why[code] == ' ')
+        why += code + 1;
+    return refuse(at->call, error, why);
 }
 
 /* What may be done with the text. */
@@ -243,18 +249,44 @@ static enum stk_error judge_text(struct statement *at)
 
 /* Sending. */
 
-static void send_limits(struct statement *at)
+/* For guards: the tokens that the operation has presented, and that were judged under the fences'
+ * locks, which it has. */
+static void send_claims(struct pg_txn *txn)
 {
     struct pg_params params = {.count = 0};
+    struct pg_array names, tokens;
 
+    pg_array_start(&names, PG_BYTEA);
+    pg_array_start(&tokens, PG_INT8);
+    for (size_t i = 0; i < txn->claims_count; i++) {
+        pg_array_bytes(&names, txn->claims[i].resource);
+        pg_array_int64(&tokens, txn->claims[i].token);
+    }
+    pg_param_array(&params, &names);
+    pg_param_array(&params, &tokens);
+    pg_send(&txn->pg, PG_SQL_PRESENT, &params);
+    buf_free(&names.buf);
+    buf_free(&tokens.buf);
+}
+
+/* Returns how many results come of it. */
+static size_t send_limits(struct statement *at)
+{
+    struct pg_txn *txn = at->txn;
+    struct pg_params params = {.count = 0};
+    bool presents = txn->claims_count > 0 && txn->kind == PG_ALONE;
+
+    if (presents)
+        send_claims(txn);
     if (at->read_only) {
-        pg_send(&at->txn->pg, PG_SQL_READS, NULL);
-        pg_send(&at->txn->pg, PG_SQL_READ_ONLY, NULL);
+        pg_send(&txn->pg, PG_SQL_READS, NULL);
+        pg_send(&txn->pg, PG_SQL_READ_ONLY, NULL);
     }
     pg_param_int64(&params, at->left_ms);
     pg_param_int64(&params, at->call->own_hidden);
-    pg_send(&at->txn->pg, PG_SQL_LIMITS, &params);
-    pg_send(&at->txn->pg, PG_SQL_PATH, NULL);
+    pg_send(&txn->pg, PG_SQL_LIMITS, &params);
+    pg_send(&txn->pg, PG_SQL_PATH, NULL);
+    return 2U + (at->read_only ? 2U : 0U) + presents;
 }
 
 /* The server takes one statement for this, and looks no closer at what stands behind PREPARE; or it
@@ -332,6 +364,8 @@ static void send_settings(struct statement *at)
 {
     pg_send(&at->txn->pg, PG_SQL_RESET, NULL);
     pg_send(&at->txn->pg, PG_SQL_SETTLE, NULL);
+    if (is(at, DEFINE))
+        pg_send(&at->txn->pg, PG_SQL_GUARDED, NULL);
     if (at->read_only)
         pg_send(&at->txn->pg, PG_SQL_READS_END, NULL);
 }
@@ -342,11 +376,6 @@ static void skip(struct statement *at, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         at->txn->pg.pq.PQclear(pg_take(&at->txn->pg));
-}
-
-static void skip_limits(struct statement *at)
-{
-    skip(at, at->read_only ? 4 : 2);
 }
 
 static void take_open(struct statement *at)
@@ -472,6 +501,22 @@ static bool take_rows(struct statement *at)
     return more;
 }
 
+/* Has a definition laid hands on a guarded table? */
+static enum stk_error take_guarded(struct statement *at)
+{
+    struct pg *pg = &at->txn->pg;
+    PGresult *result = pg_take(pg);
+    bool guarded = result != NULL && pg->pq.PQntuples(result) > 0;
+
+    if (guarded) {
+        at->txn->broken = true;
+        text_print(at->call->why, SQL_WHY_MAX, "%.*s is guarded: GUARD DROP it first",
+                   BYTES_CUT(pg_value_bytes(pg, result, 0, 0), 128));
+    }
+    pg->pq.PQclear(result);
+    return guarded ? STK_GUARDED : STK_OK;
+}
+
 /* The life of a statement. */
 
 /* Ends a trip's sending, whose limit is that of the statement and of a trip. */
@@ -495,7 +540,7 @@ static enum stk_error take_page(struct statement *at, bool first)
     at->left_ms = at->call->time_limit_ms - at->txn->sql_ms;
     if (at->left_ms <= 0)
         return refuse_late(at);
-    send_limits(at);
+    size_t limits = send_limits(at);
     if (parses)
         send_parse(at);
     if (first) {
@@ -505,21 +550,21 @@ static enum stk_error take_page(struct statement *at, bool first)
     pg_send(pg, PG_SQL_FETCH, NULL);
     send_settings(at);
     end_sending(at);
-    skip_limits(at);
-    if (parses)
-        skip(at, 1);
+    skip(at, limits + parses);
     if (first) {
         take_open(at);
         take_columns(at);
     }
     bool more = take_rows(at);
+    skip(at, 2);
+    enum stk_error error = is(at, DEFINE) ? take_guarded(at) : STK_OK;
     bool good = pg_end(pg);
     at->txn->sql_ms += clock_now_ms(&clock_monotonic) - begun_ms;
     at->left_ms = at->call->time_limit_ms - at->txn->sql_ms;
     if (!good)
         return judge_failure(at);
-    if (more)
-        return STK_OK;
+    if (more || error != STK_OK)
+        return error;
     at->txn->broken = at->txn->spoilt = true; /* it has not come to its end */
     if (at->call->why[0] == '\0')
         text_print(at->call->why, SQL_WHY_MAX, "the statement gives too many rows");

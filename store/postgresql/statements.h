@@ -25,12 +25,15 @@
     /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
      * first. */                                                                                   \
     X(STATE, "SELECT floor, " PG_NOW ", timeline IS DISTINCT FROM stockade.timeline()"             \
-             " OR replicated <> stockade.is_replicated() FROM stockade.meta")                      \
+             " OR replicated <> stockade.is_replicated() OR move_part IN (1, 3)"                   \
+             " OR split_part(identity, '/', 3) <> 'stockade.resource'::regclass::oid::text"        \
+             " FROM stockade.meta")                                                                \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
                 " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \
                 " current_setting('fsync') = 'off',"                                               \
-                " replicated <> stockade.is_replicated() FROM stockade.meta")                      \
+                " replicated <> stockade.is_replicated(), move_part::int8, move_where"             \
+                " FROM stockade.meta")                                                             \
     X(IDENTITY_PUT, "UPDATE stockade.meta SET floor = least(9007199254740991, floor + $1),"        \
                     " session = session + CASE WHEN $1 > 0 THEN 1048576 ELSE 0 END,"               \
                     " identity = stockade.identity(), timeline = stockade.timeline(),"             \
@@ -47,6 +50,16 @@
     X(RECEIPTS, "SELECT r.resource, r.id, r.token, r.fingerprint, r.resp3, r.written_ms, r.reply"  \
                 " FROM unnest($1::int8[], $2::bytea[]) AS k(resource, id)"                         \
                 " JOIN stockade.receipt r USING (resource, id)")                                   \
+    /* The same by the names of the resources. A large value is left out. */                       \
+    X(FIELDS_OF, "SELECT r.id, k.field, CASE WHEN octet_length(f.value) <= 8192 THEN f.value END"  \
+                 " FROM unnest($1::bytea[], $2::bytea[]) AS k(name, field)"                        \
+                 " JOIN stockade.resource r USING (name)"                                          \
+                 " JOIN stockade.field f ON f.resource = r.id AND f.field = k.field")              \
+    X(RECEIPTS_OF, "SELECT r.id, k.id, t.token, t.fingerprint, t.resp3, t.written_ms,"             \
+                   " CASE WHEN octet_length(t.reply) <= 8192 THEN t.reply END"                     \
+                   " FROM unnest($1::bytea[], $2::bytea[]) AS k(name, id)"                         \
+                   " JOIN stockade.resource r USING (name)"                                        \
+                   " JOIN stockade.receipt t ON t.resource = r.id AND t.id = k.id")                \
     X(IDS, "SELECT nextval('stockade.resource_id')")                                               \
     /* What a working set has changed. */                                                          \
     X(PUT_FENCES, "UPDATE stockade.resource r SET token = k.token, state = k.state,"               \
@@ -96,7 +109,7 @@
                  " ON CONFLICT (session, number) DO UPDATE SET void = mark.void"                   \
                  " RETURNING void")                                                                \
     X(MARKS_PRUNE, "DELETE FROM stockade.mark WHERE session = $1 AND number < $2"                  \
-                   " AND number % 2 = $2 % 2")                                                     \
+                   " AND number % 4 = $2 % 4")                                                     \
     /* A commit of our own, behind whose replication all that was seen before is replicated. */    \
     X(BARRIER, "SELECT CASE WHEN stockade.is_replicated()"                                         \
                " THEN pg_logical_emit_message(true, 'stockade', '') END")                          \
@@ -164,18 +177,33 @@
     X(SAVEPOINT, "SAVEPOINT stockade_mark")                                                        \
     X(SAVEPOINT_KEEP, "RELEASE SAVEPOINT stockade_mark")                                           \
     X(SAVEPOINT_UNDO, "ROLLBACK TO SAVEPOINT stockade_mark")                                       \
+    /* NULL, or why not. */                                                                        \
+    X(GUARD_CREATE, "SELECT stockade.guard_try($1, $2, $3)")                                       \
+    X(GUARD_DROP, "SELECT stockade.guard_try($1, NULL, NULL)")                                     \
+    X(GUARDS, "SELECT name, key, prefix, id IN (SELECT id FROM stockade.guard_flaws())"            \
+              " FROM stockade.guard ORDER BY name")                                                \
     /* Users' SQL (sql.c). What a statement has set counts for nothing after it. */                \
     X(SQL_READS, "SAVEPOINT stockade_reads")                                                       \
     X(SQL_READ_ONLY, "SET LOCAL transaction_read_only = on")                                       \
     X(SQL_READS_END, "RELEASE SAVEPOINT stockade_reads")                                           \
     X(SQL_PATH, "SET LOCAL search_path TO DEFAULT")                                                \
+    X(SQL_PRESENT,                                                                                 \
+      "SELECT stockade.claim(string_agg(concat(' ', encode(name, 'hex'), '=', token),"             \
+      " '')) FROM unnest($1::bytea[], $2::int8[]) AS c(name, token)")                              \
     X(SQL_LIMITS, "SELECT set_config('statement_timeout', $1::int8::text, true),"                  \
-                  " set_config('lock_timeout', '0', true), set_config('role',"                     \
+                  " set_config('lock_timeout', '0', true),"                                        \
+                  " set_config('plan_cache_mode', 'auto', true),"                                  \
+                  " set_config('enable_seqscan', 'on', true), set_config('role',"                  \
                   " CASE $2::int8 WHEN 1 THEN session_user::text ELSE 'none' END, true)")          \
     X(SQL_OPEN, "SELECT stockade.sql_open($1, $2, $3, $4)")                                        \
     X(SQL_FETCH, "SELECT line FROM stockade.sql_fetch(1000, 1048576) AS line")                     \
     X(SQL_RESET, "RESET ALL")                                                                      \
     X(SQL_SETTLE, "SELECT pg_catalog.set_config('role', 'none', true), " PG_SETTINGS)              \
+    /* What a definition has taken hold of, though it is guarded. */                               \
+    X(SQL_GUARDED, "SELECT name FROM stockade.guard g WHERE EXISTS(SELECT FROM pg_locks"           \
+                   " WHERE pid = pg_backend_pid() AND relation IN (SELECT relation FROM"           \
+                   " stockade.tree(g.relation)) AND mode IN ('AccessExclusiveLock',"               \
+                   " 'ShareRowExclusiveLock'))")                                                   \
     X(SQL_UNLOCK, "SELECT pg_advisory_unlock_all()")                                               \
     X(SQL_UNLISTEN, "UNLISTEN *")                                                                  \
     X(SQL_SET_UP, "SELECT stockade.sql_set_up()")                                                  \

@@ -3,7 +3,7 @@
  *
  *   thread          what is its own                                  its connection
  *   the caller's    this file; the owner's side of worker.c          none
- *   store-writer    writer.c: batches of changes                     stockade writer
+ *   store-writer    writer.c: batches of changes                     stockade writer, ... writer 2
  *   store-apart     apart.c: changes that go past the working set    stockade apart
  *   store-reader    reader.c: reads                                  stockade reader
  *   store-slow      the same for reads that may take long            stockade slow
@@ -104,7 +104,8 @@ static struct store_stats stats(const struct store *base)
 
 static void dispose(struct pg_store *store)
 {
-    reach_free(&store->writer.reach);
+    for (size_t i = 0; i < PG_WRITER_LANES; i++)
+        reach_free(&store->writer.lanes[i].reach);
     reach_free(&store->apart.reach);
     for (size_t i = 0; i < READS; i++)
         reach_free(&store->readers[i].reach);
@@ -155,7 +156,7 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
         .threaded = true,
         .work = pg_writer_work,
         .context = &store->writer,
-        .pending = store->writer.reach.reported, /* it looks for the database by itself */
+        .pending = store->writer.lanes[0].reach.reported, /* it looks for the database by itself */
     };
     store->apart.worker = *quick = *slow = store->writes;
     store->apart.worker.pending = quick->pending = slow->pending = false;
@@ -206,6 +207,12 @@ bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
     return options != NULL;
 }
 
+static void init_lane(struct pg_store *store, struct reach *reach, enum pg_lane_id lane,
+                      const struct log *log)
+{
+    reach_init(reach, store->uri, lane, &store->shared, &store->reasons, log);
+}
+
 struct store *store_postgresql_open(const struct store_options *options, char *why, size_t why_size)
 {
     check(options->threads);
@@ -214,15 +221,12 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     store->uri = mem_strdup(options->path);
     finished_init(&store->finished, options->wake, options->context);
     reasons_init(&store->reasons);
-    reach_init(&store->writer.reach, store->uri, "stockade writer", &store->shared, &store->reasons,
-               options->log);
-    reach_init(&store->apart.reach, store->uri, "stockade apart", &store->shared, &store->reasons,
-               options->log);
-    reach_init(&store->readers[READS_QUICK].reach, store->uri, "stockade reader", &store->shared,
-               &store->reasons, options->log);
-    reach_init(&store->readers[READS_SLOW].reach, store->uri, "stockade slow", &store->shared,
-               &store->reasons, options->log);
-    store->writer.reach.txn.counts = true;
+    init_lane(store, &store->writer.lanes[0].reach, PG_LANE_WRITER, options->log);
+    init_lane(store, &store->writer.lanes[1].reach, PG_LANE_WRITER_2, options->log);
+    init_lane(store, &store->apart.reach, PG_LANE_APART, options->log);
+    init_lane(store, &store->readers[READS_QUICK].reach, PG_LANE_READER, options->log);
+    init_lane(store, &store->readers[READS_SLOW].reach, PG_LANE_SLOW, options->log);
+    store->writer.reasons = &store->reasons;
     store->writer.worker = &store->writes;
     store->writer.apart = &store->apart;
     list_init(&store->writer.waiting);
@@ -232,7 +236,7 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     for (size_t i = 0; i < READS; i++)
         store->readers[i].finished = &store->finished;
     /* Where it cannot be reached now it is tried again: the answer is STORE until then. */
-    (void)reach_ready(&store->writer.reach);
+    (void)reach_ready(&store->writer.lanes[0].reach);
     if (!start_workers(store, options)) {
         text_print(why, why_size, "cannot start the store's threads");
         close_store(&store->base);

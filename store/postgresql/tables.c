@@ -263,6 +263,9 @@ static enum stk_error find_end(struct pg_txn *txn, int64_t after, size_t max, in
     return number(txn, PG_SWEEP_END, &params, end);
 }
 
+/* To look costs trips, not rows: it looks further at once than it would remove. */
+enum { LOOKS_FURTHER = 32 };
+
 enum stk_error pg_resources_due(struct store_txn *base, int64_t before_ms, int64_t live_before_ms,
                                 size_t max, int64_t *after, bool *due, bool *more)
 {
@@ -271,7 +274,7 @@ enum stk_error pg_resources_due(struct store_txn *base, int64_t before_ms, int64
     int64_t end = 0;
 
     *due = *more = false;
-    if (!pg_may_use_tables(txn) || find_end(txn, *after, max, &end) != STK_OK)
+    if (!pg_may_use_tables(txn) || find_end(txn, *after, max * LOOKS_FURTHER, &end) != STK_OK)
         return STK_STORE;
     pg_param_int64(&params, *after);
     pg_param_int64(&params, end);
@@ -375,6 +378,62 @@ enum stk_error pg_audit_head(struct store_txn *base, struct bytes chain, int64_t
     pg_param_int64(&params, lines);
     pg_param_bytes(&params, hash);
     return run(txn, PG_AUDIT_PUT, &params);
+}
+
+/* Guards. */
+
+static enum stk_error change_guard(struct pg_txn *txn, enum pg_statement statement,
+                                   const struct pg_params *params, char why[SQL_WHY_MAX])
+{
+    if (!pg_may_use_tables(txn))
+        return STK_STORE;
+    PGresult *result = query(txn, statement, params);
+    if (result == NULL)
+        return STK_STORE;
+    bool refused = !txn->pg.pq.PQgetisnull(result, 0, 0);
+    if (refused) {
+        struct bytes text = pg_value_bytes(&txn->pg, result, 0, 0);
+        text_print(why, SQL_WHY_MAX, "%.*s", (int)text.len, text.data);
+    }
+    txn->pg.pq.PQclear(result);
+    txn->wrote = true;
+    return refused ? STK_ERR : STK_OK;
+}
+
+enum stk_error pg_guard_create(struct store_txn *base, struct bytes table, struct bytes column,
+                               struct bytes prefix, char why[SQL_WHY_MAX])
+{
+    struct pg_params params = {.count = 0};
+
+    pg_param_bytes(&params, table);
+    pg_param_bytes(&params, column);
+    pg_param_bytes(&params, prefix);
+    return change_guard(pg_txn_of(base), PG_GUARD_CREATE, &params, why);
+}
+
+enum stk_error pg_guard_drop(struct store_txn *base, struct bytes table, char why[SQL_WHY_MAX])
+{
+    struct pg_params params = {.count = 0};
+
+    pg_param_bytes(&params, table);
+    return change_guard(pg_txn_of(base), PG_GUARD_DROP, &params, why);
+}
+
+enum stk_error pg_guards(struct store_txn *base, txn_each_guard each, void *context)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+
+    if (!pg_may_use_tables(txn))
+        return STK_STORE;
+    PGresult *result = query(txn, PG_GUARDS, NULL);
+    if (result == NULL)
+        return STK_STORE;
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++)
+        each(context, pg_value_bytes(&txn->pg, result, i, 0),
+             pg_value_bytes(&txn->pg, result, i, 1), pg_value_bytes(&txn->pg, result, i, 2),
+             pg_value_bool(&txn->pg, result, i, 3));
+    txn->pg.pq.PQclear(result);
+    return STK_OK;
 }
 
 enum stk_error pg_savepoint(struct pg_txn *txn, enum pg_statement statement)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes past the working set, straight to the tables: lists, counts, clean-up, FLUSHALL. In a
- * batch that changes things an operation that does so stops with PG_APART. On its own, what it has
- * changed in the set is written first. */
+/* What goes past the working set, straight to the tables: lists, counts, clean-up, FLUSHALL,
+ * guards. In a batch that changes things an operation that does so stops with PG_APART. On its own,
+ * what it has changed in the set is written first. */
 #ifndef STOCKADE_STORE_POSTGRESQL_TABLES_H
 #define STOCKADE_STORE_POSTGRESQL_TABLES_H
 
@@ -30,6 +30,11 @@ enum stk_error pg_resources_due(struct store_txn *txn, int64_t before_ms, int64_
 enum stk_error pg_flush(struct store_txn *txn);
 enum stk_error pg_audit_head(struct store_txn *txn, struct bytes chain, int64_t lines,
                              struct bytes hash, bool *restored);
+/* Guards are schema/3_guards.sql's. */
+enum stk_error pg_guard_create(struct store_txn *txn, struct bytes table, struct bytes column,
+                               struct bytes prefix, char why[SQL_WHY_MAX]);
+enum stk_error pg_guard_drop(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX]);
+enum stk_error pg_guards(struct store_txn *txn, txn_each_guard each, void *context);
 /* Marks of an operation on its own: savepoints. */
 enum stk_error pg_savepoint(struct pg_txn *txn, enum pg_statement statement);
 

@@ -56,6 +56,7 @@ static void take_row(struct pg_txn *txn, const PGresult *result, int at)
 /* What is wanted, as parameters of the statements that ask for it. */
 struct wishes {
     struct pg_array names, strings, hashes, field_ids, field_keys, receipt_ids, receipt_keys;
+    struct pg_array hint_names[2], hint_keys[2]; /* of fields, of receipts */
 };
 
 static void add_part(struct pg_array *ids, struct pg_array *keys, const struct part *part)
@@ -64,8 +65,22 @@ static void add_part(struct pg_array *ids, struct pg_array *keys, const struct p
     pg_array_bytes(keys, part->key);
 }
 
+static void collect_hints(const struct set *set, struct wishes *wishes)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        pg_array_start(&wishes->hint_names[kind], PG_BYTEA);
+        pg_array_start(&wishes->hint_keys[kind], PG_BYTEA);
+    }
+    for (size_t i = 0; i < set->hints_count; i++) {
+        const struct hint *hint = &set->hints[i];
+        pg_array_bytes(&wishes->hint_names[hint->kind == PART_RECEIPT], hint->row->name);
+        pg_array_bytes(&wishes->hint_keys[hint->kind == PART_RECEIPT], hint->key);
+    }
+}
+
 static void collect(const struct set *set, struct wishes *wishes)
 {
+    collect_hints(set, wishes);
     pg_array_start(&wishes->names, PG_BYTEA);
     pg_array_start(&wishes->strings, PG_INT8);
     pg_array_start(&wishes->hashes, PG_INT8);
@@ -95,6 +110,10 @@ static void collect(const struct set *set, struct wishes *wishes)
 
 static void free_wishes(struct wishes *wishes)
 {
+    for (int kind = 0; kind < 2; kind++) {
+        buf_free(&wishes->hint_names[kind].buf);
+        buf_free(&wishes->hint_keys[kind].buf);
+    }
     buf_free(&wishes->names.buf);
     buf_free(&wishes->strings.buf);
     buf_free(&wishes->hashes.buf);
@@ -169,7 +188,27 @@ static void take_strings(struct pg_txn *txn)
     txn->pg.pq.PQclear(result);
 }
 
-/* Both kinds of parts, as their statements give them. What an operation has changed stays. */
+/* A part, as its statement gives it. */
+static void take_part(struct pg_txn *txn, struct part *part, const PGresult *result, int at)
+{
+    struct set *set = &txn->set;
+    struct part_content *now = &part->now;
+
+    now->exists = true;
+    if (part->kind == PART_FIELD)
+        now->value = set_copy(set, pg_value_bytes(&txn->pg, result, at, 2));
+    else
+        now->receipt = (struct receipt){
+            .token = pg_value_int64(&txn->pg, result, at, 2),
+            .fingerprint = (uint64_t)pg_value_int64(&txn->pg, result, at, 3),
+            .resp3 = pg_value_bool(&txn->pg, result, at, 4),
+            .written_ms = pg_value_int64(&txn->pg, result, at, 5),
+            .reply = set_copy(set, pg_value_bytes(&txn->pg, result, at, 6)),
+        };
+    part->known = KNOWN;
+}
+
+/* What an operation has changed stays. */
 static void take_parts(struct pg_txn *txn, enum part_kind kind)
 {
     PGresult *result = pg_take(&txn->pg);
@@ -178,20 +217,31 @@ static void take_parts(struct pg_txn *txn, enum part_kind kind)
         struct set *set = &txn->set;
         struct row *row = set_row_by_id(set, pg_value_int64(&txn->pg, result, i, 0));
         struct part *part = set_part(set, row, kind, pg_value_bytes(&txn->pg, result, i, 1));
-        if (part->known == KNOWN)
+        if (part->known != KNOWN)
+            take_part(txn, part, result, i);
+    }
+    txn->pg.pq.PQclear(result);
+}
+
+/* The parts of hints, whose rows have come before: those that do not come are not there. Where the
+ * row has not come, nothing is known of its parts. */
+static void take_hinted(struct pg_txn *txn, enum part_kind kind)
+{
+    struct set *set = &txn->set;
+    PGresult *result = pg_take(&txn->pg);
+
+    for (size_t i = 0; result != NULL && i < set->hints_count; i++)
+        if (set->hints[i].kind == kind && set->hints[i].row->stored)
+            set_part(set, set->hints[i].row, kind, set->hints[i].key)->known = KNOWN;
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
+        struct row *row = set_row_by_id(set, pg_value_int64(&txn->pg, result, i, 0));
+        if (row == NULL || !row->stored)
             continue;
-        part->now.exists = true;
-        if (kind == PART_FIELD)
-            part->now.value = set_copy(set, pg_value_bytes(&txn->pg, result, i, 2));
+        struct part *part = set_part(set, row, kind, pg_value_bytes(&txn->pg, result, i, 1));
+        if (txn->pg.pq.PQgetisnull(result, i, kind == PART_FIELD ? 2 : 6))
+            part->known = UNKNOWN;
         else
-            part->now.receipt = (struct receipt){
-                .token = pg_value_int64(&txn->pg, result, i, 2),
-                .fingerprint = (uint64_t)pg_value_int64(&txn->pg, result, i, 3),
-                .resp3 = pg_value_bool(&txn->pg, result, i, 4),
-                .written_ms = pg_value_int64(&txn->pg, result, i, 5),
-                .reply = set_copy(set, pg_value_bytes(&txn->pg, result, i, 6)),
-            };
-        part->known = KNOWN;
+            take_part(txn, part, result, i);
     }
     txn->pg.pq.PQclear(result);
 }
@@ -268,6 +318,8 @@ static bool load(struct pg_txn *txn, bool ends)
     if (begins)
         send_begin(txn, PG_FLOOR_SHARED);
     ask(txn, reads ? PG_FIND : PG_LOCK, &wishes.names, NULL);
+    ask(txn, PG_FIELDS_OF, &wishes.hint_names[0], &wishes.hint_keys[0]);
+    ask(txn, PG_RECEIPTS_OF, &wishes.hint_names[1], &wishes.hint_keys[1]);
     ask(txn, PG_STRINGS, &wishes.strings, NULL);
     ask(txn, PG_ALL_FIELDS, &wishes.hashes, NULL);
     ask(txn, PG_FIELDS, &wishes.field_ids, &wishes.field_keys);
@@ -284,6 +336,11 @@ static bool load(struct pg_txn *txn, bool ends)
         take_begin(txn);
     if (wishes.names.count > 0)
         take_rows(txn);
+    if (wishes.hint_names[0].count > 0)
+        take_hinted(txn, PART_FIELD);
+    if (wishes.hint_names[1].count > 0)
+        take_hinted(txn, PART_RECEIPT);
+    txn->set.hints_count = 0;
     if (wishes.strings.count > 0)
         take_strings(txn);
     if (wishes.hashes.count > 0)
@@ -296,8 +353,9 @@ static bool load(struct pg_txn *txn, bool ends)
     if (ids)
         take_ids(txn);
     free_wishes(&wishes);
-    txn->begun = pg->conn != NULL && !ends;
-    bool good = pg_end(pg) && (!ends || !pg->warned) && tell_locked(txn);
+    bool done = pg_end(pg);
+    txn->begun = pg->conn != NULL && (!ends || !done); /* after an error it was not ended */
+    bool good = done && (!ends || !pg->warned) && tell_locked(txn);
     settle(txn);
     return good;
 }
@@ -585,9 +643,9 @@ static void send_mark(struct pg_txn *txn, enum pg_statement statement, int64_t n
  * marks are of no use; another connection's are none of its business. */
 static void send_marks(struct pg_txn *txn)
 {
-    txn->last_mark += txn->last_mark == 0 && !txn->counts ? 1 : 2;
-    txn->mark = txn->last_mark;
-    if (txn->mark % MARKS_KEPT < 2)
+    txn->last_mark += PG_LANES;
+    txn->mark = txn->last_mark + txn->lane;
+    if (txn->mark % MARKS_KEPT < PG_LANES)
         send_mark(txn, PG_MARKS_PRUNE, txn->mark);
     send_mark(txn, PG_MARK, txn->mark);
 }
@@ -633,38 +691,47 @@ void pg_roll_back(struct pg_txn *txn)
     txn->begun = false;
 }
 
-enum pg_ended pg_commit(struct pg_txn *txn)
+void pg_commit_send(struct pg_txn *txn)
 {
-    struct pg *pg = &txn->pg;
     bool changed = set_changed(&txn->set) || txn->wrote;
 
     check(txn->begun);
     txn->mark = 0;
-    if (txn->spoilt) { /* of reads, only that refusal is told */
-        pg_roll_back(txn);
-        return txn->kind == PG_READS ? PG_COMMITTED : PG_NOT;
-    }
     if (changed) {
         send_changes(txn);
         send_marks(txn);
     }
-    pg_send(pg, PG_COMMIT, NULL);
+    pg_send(&txn->pg, PG_COMMIT, NULL);
     if (!changed)
-        pg_send(pg, PG_BARRIER, NULL);
+        pg_send(&txn->pg, PG_BARRIER, NULL);
     send_clean(txn);
-    pg_sync(pg);
+    pg_sync(&txn->pg);
+}
+
+enum pg_ended pg_commit_take(struct pg_txn *txn)
+{
+    struct pg *pg = &txn->pg;
     bool good = pg_end(pg);
+
     if (good && !pg->warned) {
         txn->begun = false;
         return PG_COMMITTED;
     }
-    if (pg->conn != NULL && !good) {
-        bool again = is_passing(pg);
-        return again ? PG_AGAIN : PG_NOT;
-    }
+    if (pg->conn != NULL && !good)
+        return is_passing(pg) ? PG_AGAIN : PG_NOT;
     pg_drop(pg);
     txn->begun = false;
-    return changed ? PG_UNKNOWN : PG_NOT;
+    return txn->mark != 0 ? PG_UNKNOWN : PG_NOT;
+}
+
+enum pg_ended pg_commit(struct pg_txn *txn)
+{
+    if (txn->spoilt) { /* of reads, only that refusal is told */
+        pg_roll_back(txn);
+        return txn->kind == PG_READS ? PG_COMMITTED : PG_NOT;
+    }
+    pg_commit_send(txn);
+    return pg_commit_take(txn);
 }
 
 /* Who waits for an index entry of the same mark waits for the end of the transaction that made it,

@@ -53,12 +53,17 @@ struct pg_shared {
     atomic_bool unsafe;            /* the server has fsync = off */
 };
 
+/* The connections of a store. The first one counts the opening; the first PG_LANES may change
+ * things. */
+enum pg_lane_id { PG_LANE_WRITER, PG_LANE_WRITER_2, PG_LANE_APART, PG_LANE_READER, PG_LANE_SLOW };
+enum { PG_LANES = 4 };
+
 struct pg_txn {
     struct store_txn base;
     struct pg pg;
     struct pg_shared *shared;
-    int64_t last_mark; /* each connection's are its own: the writer's even, the other's odd */
-    bool counts;       /* this connection counts the opening of the store */
+    enum pg_lane_id lane;
+    int64_t last_mark; /* a multiple of PG_LANES, to which the lane is added */
     enum pg_kind kind;
     struct set set;
 
@@ -109,8 +114,11 @@ bool pg_load_all(struct pg_txn *txn);
 bool pg_begin_floor(struct pg_txn *txn);
 /* Writes what has changed, within the transaction. */
 bool pg_write(struct pg_txn *txn);
-/* Writes what has changed, and commits. */
+/* Writes what has changed, and commits: in one go, or first sends it, and later takes how it ended.
+ */
 enum pg_ended pg_commit(struct pg_txn *txn);
+void pg_commit_send(struct pg_txn *txn);
+enum pg_ended pg_commit_take(struct pg_txn *txn);
 /* Gives the transaction up. The set is empty after. */
 void pg_roll_back(struct pg_txn *txn);
 /* On a connection that was made anew: what became of the transaction of that mark? PG_COMMITTED

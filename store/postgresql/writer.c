@@ -16,20 +16,14 @@ enum {
 
 enum fate { DONE, WAITS, APART };
 
-struct entry {
+struct pg_entry {
     struct store_op *op;
     enum fate fate;
     struct away *away; /* of APART */
 };
 
-/* A batch, as an array: the waiting ones first, since they came first. */
-struct batch {
-    struct entry *entries;
-    size_t count;
-};
-
 /* The fate of an earlier run is over. */
-static void settle(struct entry *entry, enum fate fate)
+static void settle(struct pg_entry *entry, enum fate fate)
 {
     if (entry->away != NULL)
         apart_drop(entry->away);
@@ -61,13 +55,13 @@ static void unblock(struct set *set, size_t number)
 
 /* Runs the operations from `start` on. Returns where to go on once what is missing was loaded:
  * `batch->count` where nothing is. False in `*good`: the server failed. */
-static size_t run_from(struct pg_txn *txn, struct batch *batch, size_t start, bool *good)
+static size_t run_from(struct pg_txn *txn, const struct pg_batch *batch, size_t start, bool *good)
 {
     size_t missing = batch->count;
     struct set_mark missing_mark = {0};
 
     for (size_t i = start; i < batch->count; i++) {
-        struct entry *entry = &batch->entries[i];
+        struct pg_entry *entry = &batch->entries[i];
         struct set_mark mark = set_mark(&txn->set);
         settle(entry, DONE);
         pg_operation_run(txn, entry->op, i + 1);
@@ -98,98 +92,38 @@ static size_t run_from(struct pg_txn *txn, struct batch *batch, size_t start, bo
     return missing;
 }
 
-/* Locks, loads and runs until nothing is missing. */
-static bool run(struct pg_writer *writer, struct batch *batch)
+/* Locks, loads and runs until nothing is missing. PG_COMMITTED: it may be committed now. */
+static enum pg_ended run(struct pg_writer *writer, struct pg_lane *lane)
 {
-    struct pg_txn *txn = &writer->reach.txn;
+    struct pg_txn *txn = &lane->reach.txn;
+    const struct pg_batch *batch = &lane->batch;
     size_t start = 0;
-    bool good = true;
+    bool good = reach_ready(&lane->reach);
 
+    if (!good)
+        return PG_NOT;
     set_clear(&txn->set);
     txn->kind = PG_BATCH;
     txn->wrote = false;
     apart_mark(writer->apart, &txn->set);
-    for (size_t i = 0; i < batch->count; i++) {
-        struct bytes about = batch->entries[i].op->about;
-        if (about.len > 0 && about.len <= RESOURCE_NAME_MAX)
-            set_want(&set_row(&txn->set, about)->known);
-    }
-    for (int rounds = 0; good && start < batch->count; rounds++) {
-        if (!pg_load(txn) || txn->renamed)
-            return false;
-        txn->direct = rounds >= ROUNDS_MAX;
-        start = run_from(txn, batch, start, &good);
-    }
-    return good && !txn->renamed;
-}
-
-/* 2. Commit. PG_COMMITTED: each has its fate. PG_NOT: none has, and reach.why says why. */
-static enum pg_ended attempt(struct pg_writer *writer, struct batch *batch)
-{
-    struct reach *reach = &writer->reach;
-    struct pg_txn *txn = &reach->txn;
-    enum pg_ended ended = PG_NOT;
-
-    if (!reach_ready(reach))
-        return PG_NOT;
-    bool ran = run(writer, batch);
-    if (ran) {
-        int64_t start_us = clock_now_us(&clock_monotonic);
-        ended = pg_commit(txn);
-        bool unknown = ended == PG_UNKNOWN;
-        if (unknown)
-            ended = pg_find_out(reach, writer->worker, writer->finished, txn->mark);
-        if (ended == PG_NOT && (unknown || (txn->pg.conn == NULL && !txn->pg.timed_out)))
-            ended = PG_AGAIN;
-        if (ended == PG_COMMITTED && txn->mark != 0)
-            durations_add(&writer->commits_took, clock_now_us(&clock_monotonic) - start_us);
-        writer->commits += ended == PG_COMMITTED && txn->mark != 0;
-    } else if (txn->renamed || (txn->pg.conn == NULL && !txn->pg.timed_out)) {
-        ended = PG_AGAIN;
-    }
-    if (ended == PG_COMMITTED) {
-        set_clear(&txn->set);
-        reach_good(reach);
-        return ended;
-    }
-    pg_roll_back(txn);
-    reach_note(reach);
-    return ended;
-}
-
-static void fail_all(struct pg_writer *writer, struct batch *batch)
-{
-    for (size_t i = 0; i < batch->count; i++) {
-        settle(&batch->entries[i], DONE);
-        reach_fail(&writer->reach, batch->entries[i].op);
-    }
-}
-
-/* Nothing of it ran: an operation that is about all resources is under way. */
-static void wait_all(struct batch *batch)
-{
     for (size_t i = 0; i < batch->count; i++)
-        settle(&batch->entries[i], WAITS);
+        set_hint(&txn->set, batch->entries[i].op);
+    for (int rounds = 0; good && start < batch->count; rounds++) {
+        good = pg_load(txn) && !txn->renamed;
+        txn->direct = rounds >= ROUNDS_MAX;
+        if (good)
+            start = run_from(txn, batch, start, &good);
+    }
+    if (good && !txn->renamed)
+        return PG_COMMITTED;
+    bool again = txn->renamed || (txn->pg.conn == NULL && !txn->pg.timed_out);
+    pg_roll_back(txn);
+    reach_note(&lane->reach);
+    return again ? PG_AGAIN : PG_NOT;
 }
 
-static void work_off(struct pg_writer *writer, struct batch *batch)
-{
-    enum pg_ended ended = PG_AGAIN;
-
-    if (apart_has_all(writer->apart)) {
-        wait_all(batch);
-        return;
-    }
-    for (int tries = 0; ended == PG_AGAIN && tries < TRIES; tries++)
-        ended = attempt(writer, batch);
-    if (ended != PG_COMMITTED) {
-        reach_failed(&writer->reach);
-        writer->failed_commits++;
-        fail_all(writer, batch);
-    }
-}
-
-/* 3. Hand back, keep, hand over. */
+/* 2. What has to wait leaves the batch, in order and at once: the next batch may have more for the
+ * same resources. */
 
 static bool has_waited_long(struct store_op *op, int64_t now_ms)
 {
@@ -198,7 +132,8 @@ static bool has_waited_long(struct store_op *op, int64_t now_ms)
     return now_ms - op->waits_since_ms > LOCKED_MS;
 }
 
-static void keep(struct pg_writer *writer, struct store_op *op, struct list *done)
+/* False: it has waited too long, or there is no room; it has its answer. */
+static bool keep(struct pg_writer *writer, struct store_op *op)
 {
     bool full = writer->waiting_count >= writer->worker->queue_max;
 
@@ -206,39 +141,40 @@ static void keep(struct pg_writer *writer, struct store_op *op, struct list *don
         !worker_stopping(writer->worker)) {
         list_append(&writer->waiting, &op->link);
         writer->waiting_count++;
-        return;
+        return true;
     }
     if (full)
         op->error = STK_BUSY;
     else
-        reasons_fail(writer->reach.reasons, op,
+        reasons_fail(writer->reasons, op,
                      "another transaction has had the resource's row locked for 10 s");
-    list_append(done, &op->link);
+    return false;
 }
 
-static void hand_on(struct pg_writer *writer, const struct batch *batch, struct list *done)
+static void keep_waiting(struct pg_writer *writer, struct pg_batch *batch)
 {
+    size_t left = 0;
+
     for (size_t i = 0; i < batch->count; i++) {
-        const struct entry *entry = &batch->entries[i];
-        struct store_op *op = entry->op;
-        if (entry->fate == WAITS) {
-            keep(writer, op, done);
-        } else if (entry->fate == DONE) {
-            list_append(done, &op->link);
-        } else if (!apart_submit(writer->apart, op, entry->away)) {
-            op->error = STK_BUSY;
-            list_append(done, &op->link);
-        }
+        struct pg_entry *entry = &batch->entries[i];
+        if (entry->fate == WAITS && keep(writer, entry->op))
+            continue;
+        if (entry->fate == WAITS)
+            entry->fate = DONE;
+        batch->entries[left++] = *entry;
     }
+    batch->count = left;
 }
+
+/* 3. Commit, hand back, hand over. */
 
 static void hand_back(struct pg_writer *writer, struct list *done, size_t count)
 {
     struct store_stats *stats = finished_add(writer->finished, done);
-    bool fails = writer->reach.reported;
+    const struct reach *reach = &writer->lanes[!writer->lanes[0].reach.reported].reach;
 
-    stats->state = fails ? STORE_FAILING : STORE_FINE;
-    text_print(stats->why, sizeof stats->why, "%s", fails ? writer->reach.why : "");
+    stats->state = reach->reported ? STORE_FAILING : STORE_FINE;
+    text_print(stats->why, sizeof stats->why, "%s", reach->reported ? reach->why : "");
     stats->commits = writer->commits;
     stats->failed_commits = writer->failed_commits;
     stats->queued = writer->queued;
@@ -249,41 +185,203 @@ static void hand_back(struct pg_writer *writer, struct list *done, size_t count)
     finished_close(writer->finished, false);
 }
 
-enum work_result pg_writer_work(void *context, struct list *list, size_t count, bool inlined)
+/* The batch is over. */
+static void hand_on(struct pg_writer *writer, struct pg_lane *lane)
 {
-    struct pg_writer *writer = context;
-    struct batch batch = {.count = writer->waiting_count + count};
-    struct list all, done, *link;
-    int64_t now_us = clock_now_us(&clock_monotonic);
-    size_t at = 0;
+    struct pg_batch *batch = &lane->batch;
+    struct list done;
 
-    (void)inlined;
-    if (batch.count == 0) { /* only to look whether the database is back */
-        if (reach_ready(&writer->reach)) {
-            reach_good(&writer->reach);
-            list_init(&done);
-            hand_back(writer, &done, 0);
-        }
-        return writer->reach.reported && !worker_stopping(writer->worker) ? WORK_PENDING
-                                                                          : WORK_DONE;
-    }
-    list_init(&all);
     list_init(&done);
-    list_splice(&all, &writer->waiting);
-    writer->waiting_count = 0;
-    for (link = list->next; link != list; link = link->next) {
-        struct store_op *op = list_entry(link, struct store_op, link);
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct pg_entry *entry = &batch->entries[i];
+        struct store_op *op = entry->op;
+        if (entry->fate == APART && apart_submit(writer->apart, op, entry->away))
+            continue;
+        if (entry->fate == APART)
+            op->error = STK_BUSY;
+        list_append(&done, &op->link);
+    }
+    hand_back(writer, &done, batch->count);
+    free(batch->entries);
+    *batch = (struct pg_batch){.count = 0};
+}
+
+static void send_commit(struct pg_lane *lane)
+{
+    lane->commit_us = clock_now_us(&clock_monotonic);
+    pg_commit_send(&lane->reach.txn);
+    lane->commits = true;
+}
+
+/* PG_COMMITTED: each has its fate. PG_NOT, PG_AGAIN: none has, and reach.why says why. */
+static enum pg_ended take_commit(struct pg_writer *writer, struct pg_lane *lane)
+{
+    struct reach *reach = &lane->reach;
+    struct pg_txn *txn = &reach->txn;
+    enum pg_ended ended = pg_commit_take(txn);
+    bool unknown = ended == PG_UNKNOWN;
+
+    lane->commits = false;
+    if (unknown)
+        ended = pg_find_out(reach, writer->worker, writer->finished, txn->mark);
+    if (ended == PG_NOT && (unknown || (txn->pg.conn == NULL && !txn->pg.timed_out)))
+        ended = PG_AGAIN;
+    if (ended != PG_COMMITTED) {
+        pg_roll_back(txn);
+        reach_note(reach);
+        return ended;
+    }
+    if (txn->mark != 0) {
+        durations_add(&writer->commits_took, clock_now_us(&clock_monotonic) - lane->commit_us);
+        writer->commits++;
+    }
+    set_clear(&txn->set);
+    reach_good(reach);
+    return ended;
+}
+
+/* Ends a batch whose last attempt ended so, while the other lane does nothing. */
+static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended ended)
+{
+    struct pg_batch *batch = &lane->batch;
+
+    for (int tries = 1; ended == PG_AGAIN && tries < TRIES; tries++) {
+        ended = run(writer, lane);
+        if (ended != PG_COMMITTED)
+            continue;
+        keep_waiting(writer, batch);
+        send_commit(lane);
+        ended = take_commit(writer, lane);
+    }
+    if (ended != PG_COMMITTED) {
+        reach_failed(&lane->reach);
+        writer->failed_commits++;
+        for (size_t i = 0; i < batch->count; i++) {
+            settle(&batch->entries[i], DONE);
+            reach_fail(&lane->reach, batch->entries[i].op);
+        }
+    }
+    hand_on(writer, lane);
+}
+
+/* Waits for the commit that the lane has sent. False: it had to be made anew. Then what the other
+ * lane has run meanwhile may have been too early, and was given up. */
+static bool end_commit(struct pg_writer *writer, struct pg_lane *lane, struct pg_lane *other)
+{
+    enum pg_ended ended = take_commit(writer, lane);
+
+    if (ended != PG_COMMITTED)
+        pg_roll_back(&other->reach.txn);
+    end(writer, lane, ended);
+    return ended == PG_COMMITTED;
+}
+
+/* 4. One batch after the other. */
+
+/* They come behind those that wait already. */
+static void take_in(struct pg_writer *writer, struct list *list, size_t count)
+{
+    int64_t now_us = clock_now_us(&clock_monotonic);
+
+    for (struct list *at = list->next; at != list; at = at->next) {
+        struct store_op *op = list_entry(at, struct store_op, link);
         op->waits_since_ms = 0;
         if (op->submitted_us != 0)
             durations_add(&writer->queued, now_us - op->submitted_us);
     }
-    list_splice(&all, list);
-    batch.entries = mem_alloc(batch.count * sizeof *batch.entries);
-    while ((link = list_pop(&all)) != NULL)
-        batch.entries[at++] = (struct entry){list_entry(link, struct store_op, link), WAITS, NULL};
-    work_off(writer, &batch);
-    hand_on(writer, &batch, &done);
-    free(batch.entries);
-    hand_back(writer, &done, count);
-    return writer->waiting_count > 0 || writer->reach.reported ? WORK_PENDING : WORK_DONE;
+    list_splice(&writer->waiting, list);
+    writer->waiting_count += count;
+}
+
+static void gather(struct pg_writer *writer, struct pg_batch *batch)
+{
+    struct list *link;
+
+    batch->entries = mem_alloc(writer->waiting_count * sizeof *batch->entries);
+    batch->count = 0;
+    while ((link = list_pop(&writer->waiting)) != NULL)
+        batch->entries[batch->count++] =
+            (struct pg_entry){list_entry(link, struct store_op, link), WAITS, NULL};
+    writer->waiting_count = 0;
+}
+
+static bool has_apart(const struct pg_batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->entries[i].fate == APART)
+            return true;
+    return false;
+}
+
+/* None of it is to run now. */
+static void wait_all(struct pg_writer *writer, struct pg_lane *lane)
+{
+    for (size_t i = 0; i < lane->batch.count; i++)
+        settle(&lane->batch.entries[i], WAITS);
+    keep_waiting(writer, &lane->batch);
+    hand_on(writer, lane);
+}
+
+/* Runs the lane's batch while the other lane may commit, and sends its commit once that is over. */
+static void work_off(struct pg_writer *writer, struct pg_lane *lane, struct pg_lane *other)
+{
+    bool all = apart_has_all(writer->apart);
+    enum pg_ended ended = all ? PG_NOT : run(writer, lane);
+
+    if ((other->commits && !end_commit(writer, other, lane)) || all) {
+        wait_all(writer, lane);
+        return;
+    }
+    if (ended != PG_COMMITTED) {
+        end(writer, lane, ended);
+        return;
+    }
+    keep_waiting(writer, &lane->batch);
+    if (lane->batch.count == 0) {
+        pg_roll_back(&lane->reach.txn);
+        hand_on(writer, lane);
+        return;
+    }
+    send_commit(lane);
+    if (has_apart(&lane->batch)) /* what follows on their resources has to find them apart */
+        end(writer, lane, take_commit(writer, lane));
+}
+
+/* Is the database back? */
+static void look(struct pg_writer *writer)
+{
+    struct list none;
+
+    for (size_t i = 0; i < PG_WRITER_LANES; i++) {
+        struct reach *reach = &writer->lanes[i].reach;
+        if (reach->reported && reach_ready(reach))
+            reach_good(reach);
+    }
+    list_init(&none);
+    hand_back(writer, &none, 0);
+}
+
+enum work_result pg_writer_work(void *context, struct list *list, size_t count, bool inlined)
+{
+    struct pg_writer *writer = context;
+    bool second = writer->lanes[0].commits;
+    struct pg_lane *lane = &writer->lanes[second], *other = &writer->lanes[!second];
+    bool committing = other->commits;
+
+    (void)inlined;
+    take_in(writer, list, count);
+    if (committing && (count == 0 || count < other->batch.count / 2)) {
+        /* What waits may wait for that commit; and few make a better batch once more have come. */
+        (void)end_commit(writer, other, lane);
+    } else if (writer->waiting_count > 0) {
+        gather(writer, &lane->batch);
+        work_off(writer, lane, other);
+    } else {
+        look(writer);
+    }
+    if (lane->commits || (committing && writer->waiting_count > 0))
+        return WORK_AGAIN;
+    bool away = writer->lanes[0].reach.reported || writer->lanes[1].reach.reported;
+    return writer->waiting_count > 0 || (away && !worker_stopping(writer->worker)) ? WORK_PENDING
+                                                                                   : WORK_DONE;
 }

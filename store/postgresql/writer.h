@@ -7,6 +7,8 @@
  *              └─ run again ◀────┘      behind it on the same resources; the others go on
  *                 something is missing
  *
+ * - There are two lanes, each with its connection: while one commits, the other one locks and runs
+ *   the next batch. Commits are sent one after the other, in order.
  * - It never waits for a row: what is locked is left out, and tried again with the next batch.
  * - Operations on one resource keep their order; one that waits does not hold up other resources.
  *   (So `done` of writes that wait comes after that of later ones.)
@@ -21,10 +23,26 @@
 #include "store/postgresql/reach.h"
 #include "store/worker.h"
 
-struct pg_writer {
+/* Operations that are run and committed together. */
+struct pg_batch {
+    struct pg_entry *entries;
+    size_t count;
+};
+
+struct pg_lane {
     struct reach reach;
+    struct pg_batch batch;
+    bool commits; /* sent, and not known yet; since: */
+    int64_t commit_us;
+};
+
+enum { PG_WRITER_LANES = 2 };
+
+struct pg_writer {
+    struct pg_lane lanes[PG_WRITER_LANES];
     struct worker *worker; /* its own; borrowed, as the next */
     struct finished *finished;
+    struct store_reasons *reasons;
     struct apart *apart;
     struct list waiting; /* operations that wait for a lock, in order */
     size_t waiting_count;

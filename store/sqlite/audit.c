@@ -367,7 +367,7 @@ static int watch_instructions(void *context)
     return watch->step != NULL && !watch->step(watch->context, "checking", 0, 0);
 }
 
-bool store_audit(struct audit_call *call, char *why, size_t why_size)
+bool store_sqlite_audit(struct audit_call *call, char *why, size_t why_size)
 {
     struct audit audit = {.call = call, .db = copy_source(call->store, "store", why, why_size)};
 

@@ -31,24 +31,6 @@
 
 /* Backup. */
 
-static bool name_is_free(const struct backup_call *call, char *why, size_t why_size)
-{
-    struct stat status;
-
-    if (copy_is_same_file(call->file, call->store)) {
-        snprintf(why, why_size, "%s is the store itself, or a part of it", call->file);
-        return false;
-    }
-    if (lstat(call->file, &status) != 0)
-        return true;
-    if (call->replace && S_ISREG(status.st_mode))
-        return true;
-    snprintf(why, why_size,
-             S_ISREG(status.st_mode) ? "%s is there already" : "%s is no ordinary file",
-             call->file);
-    return false;
-}
-
 static bool copy_into(const struct backup_call *call, struct scratch *scratch, sqlite3 *store,
                       char *why, size_t why_size)
 {
@@ -70,7 +52,7 @@ static bool make(struct backup_call *call, sqlite3 *store, char *why, size_t why
     }
     bool made = scratch_open(&scratch, call->file, ".tmp", status.st_mode & 0666, why, why_size) &&
                 copy_into(call, &scratch, store, why, why_size) &&
-                name_is_free(call, why, why_size) &&
+                copy_name_is_free(call->file, call->replace, why, why_size) &&
                 scratch_finish(&scratch, call->file, why, why_size);
     if (made && stat(call->file, &status) == 0)
         call->size_bytes = status.st_size;
@@ -78,9 +60,13 @@ static bool make(struct backup_call *call, sqlite3 *store, char *why, size_t why
     return made;
 }
 
-bool store_backup(struct backup_call *call, char *why, size_t why_size)
+bool store_sqlite_backup(struct backup_call *call, char *why, size_t why_size)
 {
-    if (!name_is_free(call, why, why_size))
+    if (copy_is_same_file(call->file, call->store)) {
+        snprintf(why, why_size, "%s is the store itself, or a part of it", call->file);
+        return false;
+    }
+    if (!copy_name_is_free(call->file, call->replace, why, why_size))
         return false;
     sqlite3 *store = copy_source(call->store, "store", why, why_size);
     bool made = store != NULL && make(call, store, why, why_size);
@@ -112,7 +98,7 @@ static const char last_session[] = "SELECT value FROM stockade_meta WHERE key = 
 static bool unpack(const struct restore_call *call, struct scratch *scratch, char *why,
                    size_t why_size)
 {
-    int64_t session;
+    static const struct transfer_mark none = {.part = TRANSFER_NONE};
     sqlite3 *file = copy_source(call->file, "backup", why, why_size);
     bool copied = file != NULL &&
                   copy_database(scratch->db, scratch->path, file, &call->watch, why, why_size);
@@ -123,19 +109,11 @@ static bool unpack(const struct restore_call *call, struct scratch *scratch, cha
         return false;
     /* Out of the mode that preparing a store brings: a second file would only be in the way. */
     return copy_is_sound(scratch->db, call->file, &call->watch, why, why_size) &&
-           schema_prepare(scratch->db, call->file, &session, why, why_size) &&
+           schema_prepare(scratch->db, call->file, NULL, why, why_size) &&
+           (schema_mark_put(scratch->db, &none) == SQLITE_OK ||
+            db_explain(scratch->db, scratch->path, why, why_size)) &&
            (db_exec(scratch->db, "PRAGMA journal_mode = DELETE") == SQLITE_OK ||
             db_explain(scratch->db, scratch->path, why, why_size));
-}
-
-/* The floor for what `known` is the largest token of; 0: there are no tokens left above it. */
-static int64_t floor_above(int64_t known)
-{
-    int64_t now_us = store_clock_wall_ms(&clock_monotonic) * 1000;
-
-    if (known < 0 || known > TOKEN_MAX - TOKEN_LEAP_MAX)
-        return 0;
-    return now_us > known && now_us < TOKEN_MAX ? now_us : known + TOKEN_LEAP_MAX;
 }
 
 static bool set_meta(sqlite3 *db, const char *key, int64_t value)
@@ -178,7 +156,8 @@ static bool revise(struct restore_call *call, sqlite3 *db, sqlite3 *store,
     if (db_int64(db, largest_token, &token) != SQLITE_OK ||
         db_int64(db, last_session, &session) != SQLITE_OK)
         return db_explain(db, call->file, why, why_size);
-    call->floor = floor_above(token > present->token ? token : present->token);
+    call->floor = token_floor_restored(token > present->token ? token : present->token,
+                                       store_clock_wall_ms(&clock_monotonic) * 1000);
     if (call->floor == 0) {
         snprintf(why, why_size, "no token is left above those of %s",
                  token > present->token ? call->file : call->store);
@@ -189,7 +168,7 @@ static bool revise(struct restore_call *call, sqlite3 *db, sqlite3 *store,
         operations_init(&txn, db, NULL, &clock) &&
         transaction_begin(&txn, STATEMENT_BEGIN_WRITE, NULL) &&
         transaction_resume_clock(&txn, true) == STK_OK &&
-        retire(call, &txn, store, session > present->session ? session : present->session + 1) &&
+        retire(call, &txn, store, (session > present->session ? session : present->session) + 1) &&
         transaction_commit(&txn) == STK_OK;
     if (!revised)
         (void)db_explain(db, call->file, why, why_size);
@@ -279,7 +258,7 @@ static bool restore_over(struct restore_call *call, struct scratch *scratch,
     return restored;
 }
 
-bool store_restore(struct restore_call *call, char *why, size_t why_size)
+bool store_sqlite_restore(struct restore_call *call, char *why, size_t why_size)
 {
     struct scratch scratch = SCRATCH_NONE;
     struct present present = {0};

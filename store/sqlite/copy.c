@@ -54,6 +54,17 @@ bool copy_is_same_file(const char *path, const char *database)
     return same;
 }
 
+bool copy_name_is_free(const char *path, bool replace, char *why, size_t why_size)
+{
+    struct stat status;
+
+    if (lstat(path, &status) != 0 || (replace && S_ISREG(status.st_mode)))
+        return true;
+    snprintf(why, why_size,
+             S_ISREG(status.st_mode) ? "%s is there already" : "%s is no ordinary file", path);
+    return false;
+}
+
 bool copy_sync_folder(const char *path, char *why, size_t why_size)
 {
     char *name = mem_strdup(path);

@@ -36,6 +36,8 @@ bool copy_is_sound(sqlite3 *db, const char *path, const struct maintenance_watch
 /* Opens a store, or a backup of one, for reading, and begins to read: what is read from now on is
  * the state of one moment. NULL: there is none, or it is not a `what` ("store" or "backup"). */
 sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_size);
+/* May a file be made under this name, or, with `replace`, take the place of an ordinary one? */
+bool copy_name_is_free(const char *path, bool replace, char *why, size_t why_size);
 /* Are the two paths one file, or is the first a file that SQLite keeps beside the second? */
 bool copy_is_same_file(const char *path, const char *database);
 /* Makes the names in the file's folder durable. */

@@ -200,13 +200,24 @@ bool files_stopped(const struct files *files)
 
 bool files_broken(const struct files *files)
 {
-    return atomic_load(&files->broken);
+    return atomic_load(&files->broken) || atomic_load(&files->gone);
+}
+
+void files_gone(struct files *files, const char *why)
+{
+    pthread_mutex_lock(&files->lock);
+    if (!atomic_load(&files->gone) && !files_stopped(files)) {
+        snprintf(files->why, sizeof files->why, "%s", why);
+        log_error(files->log, "store %s stops: %s", files->path, why);
+        atomic_store(&files->gone, true);
+    }
+    pthread_mutex_unlock(&files->lock);
 }
 
 bool files_why(struct files *files, char why[STORE_WHY_MAX])
 {
     pthread_mutex_lock(&files->lock);
-    bool stopped = files_stopped(files);
+    bool stopped = files_stopped(files) || atomic_load(&files->gone);
     if (stopped)
         memcpy(why, files->why, STORE_WHY_MAX);
     pthread_mutex_unlock(&files->lock);

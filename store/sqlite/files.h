@@ -53,7 +53,7 @@ struct files {
     int64_t size_last; /* as the last commit has it */
 
     pthread_mutex_t lock;
-    atomic_bool missing, broken; /* changed under the lock */
+    atomic_bool missing, broken, gone; /* changed under the lock */
     /* Under the lock. */
     bool saved, tried;
     int broken_file; /* FILE_MAIN: it was cut short */
@@ -73,9 +73,12 @@ void files_resize(struct files *files, int64_t bytes);
 void files_resized(struct files *files, int64_t bytes);
 /* As of the last check: missing or broken. On any thread, at no cost. */
 bool files_stopped(const struct files *files);
-/* As of the last check: broken. On any thread, at no cost. */
+/* What is in the files may be read no more: broken as of the last check, or gone. On any thread, at
+ * no cost. */
 bool files_broken(const struct files *files);
-/* Says why it has stopped. False: all were in place at the last check. */
+/* Its rows have gone to another store, or are to come: `why`. For as long as it is open. */
+void files_gone(struct files *files, const char *why);
+/* Says why it has stopped, or is read no more. False: neither. */
 bool files_why(struct files *files, char why[STORE_WHY_MAX]);
 /* Copies what only an open file has into the main file, so that it outlives this process. Needs a
  * connection that is in no transaction. SQLITE_OK: done, or nothing to do; SQLITE_BUSY: not now;

@@ -93,6 +93,9 @@ static const char *const steps[] = {
 
 #define SCHEMA_VERSION ((int64_t)(sizeof steps / sizeof *steps))
 
+/* Added to the version of a file whose rows have gone to another store. */
+#define VERSION_GONE 1000000
+
 /* Set while the file is still empty. A write of one row costs one page in the WAL: small pages. */
 static const char fresh_setup[] = "PRAGMA page_size = 1024;";
 /* The writer copies the WAL back itself, after its commits. */
@@ -136,6 +139,8 @@ static enum kind recognise(sqlite3 *db, const char *path, int64_t *version, char
     *version = -1;
     if (db_int64(db, "PRAGMA user_version", version) != SQLITE_OK)
         return KIND_FAILED;
+    if (*version > VERSION_GONE)
+        *version -= VERSION_GONE;
     if (*version >= 1 && *version <= SCHEMA_VERSION)
         return KIND_OURS;
     if (*version > SCHEMA_VERSION)
@@ -194,10 +199,13 @@ int schema_make(sqlite3 *db)
     return take_steps(db, 0);
 }
 
-/* Inside a transaction: from `version` to ours, and one more session. */
+/* Inside a transaction: from `version` to ours, and one more session where that is counted. */
 static bool migrate(sqlite3 *db, int64_t version, int64_t *session)
 {
     char sql[96];
+
+    if (version == SCHEMA_VERSION && session == NULL)
+        return true;
 
     if (version == 0) {
         snprintf(sql, sizeof sql, "PRAGMA application_id = %lld", (long long)SCHEMA_APPLICATION_ID);
@@ -208,10 +216,61 @@ static bool migrate(sqlite3 *db, int64_t version, int64_t *session)
         return false;
     snprintf(sql, sizeof sql, "PRAGMA user_version = %lld", (long long)SCHEMA_VERSION);
     return db_exec(db, sql) == SQLITE_OK &&
-           db_int64(db,
-                    "UPDATE stockade_meta SET value = value + 1 WHERE key = 'session'"
-                    " RETURNING value",
-                    session) == SQLITE_OK;
+           (session == NULL || db_int64(db,
+                                        "UPDATE stockade_meta SET value = value + 1"
+                                        " WHERE key = 'session' RETURNING value",
+                                        session) == SQLITE_OK);
+}
+
+bool schema_mark(sqlite3 *db, struct transfer_mark *mark)
+{
+    sqlite3_stmt *stmt;
+
+    *mark = (struct transfer_mark){.part = TRANSFER_NONE};
+    if (sqlite3_prepare_v2(db, "SELECT key, value FROM stockade_meta WHERE key GLOB 'move_*'", -1,
+                           &stmt, NULL) != SQLITE_OK)
+        return false;
+    while (sqlite3_step(stmt) == SQLITE_ROW) {
+        const char *key = (const char *)sqlite3_column_text(stmt, 0);
+        const char *value = (const char *)sqlite3_column_text(stmt, 1);
+        if (value == NULL)
+            continue;
+        if (strcmp(key, "move_part") == 0)
+            mark->part = (enum transfer_part)sqlite3_column_int(stmt, 1);
+        else if (strcmp(key, "move_id") == 0)
+            text_print(mark->id, sizeof mark->id, "%s", value);
+        else if (strcmp(key, "move_where") == 0)
+            text_print(mark->where, sizeof mark->where, "%s", value);
+    }
+    return sqlite3_finalize(stmt) == SQLITE_OK;
+}
+
+int schema_mark_put(sqlite3 *db, const struct transfer_mark *mark)
+{
+    int code = db_exec(db, "DELETE FROM stockade_meta WHERE key GLOB 'move_*'");
+    bool gone = mark->part == TRANSFER_GONE;
+    char *sql = sqlite3_mprintf("INSERT INTO stockade_meta VALUES('move_part', %d),"
+                                " ('move_id', %Q), ('move_where', %Q)",
+                                mark->part, mark->id, mark->where);
+
+    if (sql == NULL)
+        return SQLITE_NOMEM;
+    if (code == SQLITE_OK && mark->part != TRANSFER_NONE)
+        code = db_exec(db, sql);
+    sqlite3_free(sql);
+    sql = sqlite3_mprintf("PRAGMA user_version = %lld", SCHEMA_VERSION + (gone ? VERSION_GONE : 0));
+    if (sql == NULL)
+        return SQLITE_NOMEM;
+    if (code == SQLITE_OK)
+        code = db_exec(db, sql);
+    sqlite3_free(sql);
+    return code;
+}
+
+bool schema_is_closed(sqlite3 *db, const char *path, char *why, size_t why_size)
+{
+    struct transfer_mark mark;
+    return schema_mark(db, &mark) && transfer_is_closed(&mark, path, why, why_size);
 }
 
 bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, size_t why_size)
@@ -230,7 +289,8 @@ bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, 
     /* Again, under the lock: another daemon may have been quicker. */
     version = 0;
     kind = recognise(db, path, &version, why, why_size);
-    if (kind == KIND_REFUSED)
+    if (kind == KIND_REFUSED ||
+        (kind == KIND_OURS && session != NULL && schema_is_closed(db, path, why, why_size)))
         return false;
     if (kind == KIND_FAILED || !migrate(db, version, session) || db_exec(db, "COMMIT") != SQLITE_OK)
         return db_explain(db, path, why, why_size);

@@ -8,11 +8,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "store/transfer.h"
+
 /* "STKD", in the file's header: how a file of ours is told from any other SQLite file. */
 #define SCHEMA_APPLICATION_ID INT64_C(0x53544b44)
 
 /* Makes a fresh file a store, brings an older one forward, and counts this opening in `session`,
- * all in one transaction. False: `why` has one line; a file that is not ours was not touched. */
+ * all in one transaction. `session` NULL: it is opened to be looked after, which is not counted,
+ * and goes where a move keeps it closed for everybody else, too. False: `why` has one line; a file
+ * that is not ours was not touched. */
 bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, size_t why_size);
 
 /* Whether the file is a store that this program can open, and the version of its schema; 0: it is
@@ -23,5 +27,13 @@ int64_t schema_version(void);
 /* Makes Stockade's tables and views of that version in an empty database, to compare with.
  * SQLITE_OK or SQLite's code. */
 int schema_make(sqlite3 *db);
+
+/* Does a move keep the file closed? Then `why` says so. */
+bool schema_is_closed(sqlite3 *db, const char *path, char *why, size_t why_size);
+/* The file's part in a move. A file whose rows have gone is one that programs of earlier versions,
+ * which do not know of moves, take for one of a newer version, and refuse. */
+bool schema_mark(sqlite3 *db, struct transfer_mark *mark);
+/* Within a transaction. SQLITE_OK or SQLite's code. */
+int schema_mark_put(sqlite3 *db, const struct transfer_mark *mark);
 
 #endif

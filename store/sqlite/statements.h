@@ -94,6 +94,7 @@
     X(CLOCK, "SELECT boot, offset_ms, reached_ms, wall_ms, start_ms FROM stockade_clock")          \
     X(CLOCK_PUT, "UPDATE stockade_clock SET boot = ?1, offset_ms = ?2, reached_ms = ?3,"           \
                  " wall_ms = ?4, start_ms = ?5")                                                   \
+    X(CLOSED, "SELECT count(*) FROM stockade_meta WHERE key = 'move_part' AND value IN (1, 3)")    \
     X(AUDIT, "SELECT lines, hash, file <> (SELECT value FROM stockade_meta WHERE key = 'file')"    \
              " FROM stockade_audit WHERE chain = ?1")                                              \
     X(AUDIT_PUT, "REPLACE INTO stockade_audit(chain, lines, hash, file)"                           \

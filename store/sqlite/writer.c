@@ -9,6 +9,7 @@
 #include "store/sqlite/guards.h"
 #include "store/sqlite/operation.h"
 #include "store/sqlite/reader.h"
+#include "store/sqlite/schema.h"
 
 /* Of each MB: 72 bytes for a name, and the rest for pages. */
 enum { NAMES_PER_MB = 8192, PAGES_KB_PER_MB = 448 };
@@ -131,6 +132,21 @@ static bool roll_back(struct writer *writer)
 
 /* 1. Begin, and see what other programs have committed. */
 
+/* Another program has moved what is in the file to another store. */
+static bool has_gone(struct writer *writer)
+{
+    struct transaction *txn = &writer->txn;
+    int64_t closed = 0;
+
+    if (transaction_number(txn, transaction_statement(txn, STATEMENT_CLOSED), &closed) != STK_OK)
+        return true;
+    if (closed == 0 || !schema_is_closed(txn->db, writer->path, txn->reason, sizeof txn->reason))
+        return false;
+    txn->code = SQLITE_READONLY;
+    files_gone(writer->files, txn->reason);
+    return true;
+}
+
 /* Learns the size of the file, which others have changed. False: SQLite failed. */
 static bool measure(struct writer *writer)
 {
@@ -156,7 +172,7 @@ static bool begin(struct writer *writer)
         !transaction_begin(txn, STATEMENT_BEGIN_WRITE, &version))
         return false;
     if (version != writer->data_version) {
-        if (!measure(writer))
+        if (has_gone(writer) || !measure(writer))
             return false;
         writer->foreign_commits += writer->data_version != 0;
         writer->data_version = version;
@@ -409,7 +425,8 @@ static void catch_up(struct writer *writer)
         return;
     writer->caught_up_ms = now_ms;
     set_waits(writer, false);
-    if (transaction_begin(txn, STATEMENT_BEGIN_READ, &version) && version != writer->data_version)
+    if (transaction_begin(txn, STATEMENT_BEGIN_READ, &version) && version != writer->data_version &&
+        !has_gone(writer))
         (void)guards_check(txn, GUARDS_FOREIGN);
     (void)roll_back(writer);
 }

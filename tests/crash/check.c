@@ -339,7 +339,7 @@ static bool audit(struct check *check)
     struct audit_call call = {
         .store = HOST_PATH, .found = audit_found, .watch = {.step = audit_step, .context = check}};
 
-    return (store_audit(&call, why, sizeof why) || wrong(check, "no audit: %s", why)) &&
+    return (store_sqlite_audit(&call, why, sizeof why) || wrong(check, "no audit: %s", why)) &&
            call.findings == 0;
 }
 

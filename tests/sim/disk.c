@@ -65,6 +65,20 @@ static size_t take(struct list *queue, size_t *queued, size_t max, struct list *
 
 static void step_soon(struct handle *handle, bool writes);
 
+/* As where the database is shared: others have made the batch fail, and it runs once more later, on
+ * what there is then. */
+static bool comes_to_nothing(struct handle *handle, struct list *batch, bool writes)
+{
+    struct disk *disk = handle->disk;
+    struct rng rng = now_rng(handle, writes ? 'A' : 'a');
+
+    if (disk->rows == NULL || !rng_per_mille(&rng, disk->world->plan->again_per_mille))
+        return false;
+    memory_rows_run(disk->rows, batch, writes, store_clock_now_ms(&disk->clock));
+    memory_rows_undo(disk->rows, 0);
+    return true;
+}
+
 static void step(struct handle *handle, bool writes)
 {
     struct disk *disk = handle->disk;
@@ -75,6 +89,13 @@ static void step(struct handle *handle, bool writes)
 
     if (count == 0)
         return;
+    if (comes_to_nothing(handle, &batch, writes)) {
+        list_splice(&batch, queue);
+        list_splice(queue, &batch);
+        *queued += count;
+        step_soon(handle, writes);
+        return;
+    }
     bool known = disk->world->plan->disk == DISK_MEMORY ? memory_batch(handle, &batch, writes)
                                                         : sqlite_batch(handle, &batch, writes);
     if (known) {
@@ -257,7 +278,9 @@ bool memory_batch(struct handle *handle, struct list *batch, bool writes)
     struct memory_rows *rows = disk->rows;
     enum disk_fault fault = disk->next;
     struct store_clock_note note;
+    struct rng rng = now_rng(handle, writes ? 'T' : 't');
 
+    rows->chance = (uint64_t)rng_between(&rng, 1, 1000000);
     memory_rows_run(rows, batch, writes, store_clock_now_ms(&disk->clock));
     if (!writes)
         return true;

@@ -86,6 +86,13 @@ static void choose_looks(struct plan *plan)
     plan->looks_per_mille = rng_per_mille(&rng, 700) ? 0 : (int)rng_between(&rng, 100, 900);
 }
 
+/* The same. */
+static void choose_again(struct plan *plan)
+{
+    struct rng rng = rng_of(plan->seed, 'A', 0);
+    plan->again_per_mille = rng_per_mille(&rng, 500) ? 0 : (int)rng_between(&rng, 10, 500);
+}
+
 void plan_of_seed(struct plan *plan, uint64_t seed)
 {
     struct rng rng = rng_of(seed, 'P', 0);
@@ -97,6 +104,7 @@ void plan_of_seed(struct plan *plan, uint64_t seed)
     choose_masters(plan);
     choose_queue(plan);
     choose_looks(plan);
+    choose_again(plan);
     plan->disk = rng_per_mille(&rng, 900) ? DISK_MEMORY : DISK_SQLITE;
     plan->faults_end_ms = rng_between(&rng, 2000, rng_per_mille(&rng, 200) ? 15000 : 5000);
     plan->end_ms = plan->faults_end_ms + 120000;

@@ -82,6 +82,7 @@ struct plan {
     int quick_per_mille; /* how much they hurry */
     int queue_per_mille; /* of the ACQUIREs that stand in line by QUEUE, not by WAIT */
     int looks_per_mille; /* of the rounds after which one asks for the past */
+    int again_per_mille; /* of the batches of which nothing comes at first: they run once more */
     bool calm_messages;  /* no chance in the time that messages take (a shrunk run) */
     struct fault faults[FAULTS_MAX];
     int faults_count;

@@ -198,6 +198,11 @@ USAGE_ERRORS = {
     "b is one word too many": "backup a b",
     "x is one word too many": "check x",
     "--store takes sqlite:PATH": "backup a --store x.db | backup a --store sqlite:",
+    "--store: invalid URI query parameter": "check --store postgresql:///x?nosuch=1",
+    "--from is missing": "move | move --to sqlite:b",
+    "--to is missing": "move --from sqlite:a",
+    "--to takes sqlite:PATH or postgresql": "move --from sqlite:a --to b",
+    "--from takes sqlite:PATH or postgresql": "move --from redis://x --to sqlite:b",
     "stockade get --help": "get | get a b | get a --nosuch",
     "stockade set --help": "set a | set a b c | set a b --token 0",
     "stockade take --help": "take a | take a none | take a 0 | take a 1 --min x",
@@ -220,8 +225,8 @@ def test_wrong_usage_is_2_and_one_line(tool, words, said):
 
 
 @pytest.mark.parametrize("command", [
-    "", "demo oversell", "demo basket", "replay", "backup", "restore", "check", "get", "set",
-    "take", "lease", "revoke", "leases", "lock"])
+    "", "demo oversell", "demo basket", "replay", "backup", "restore", "check", "move", "get",
+    "set", "take", "lease", "revoke", "leases", "lock"])
 def test_help_goes_to_stdout_and_exits_with_0(tool, command):
     done = tool.run(*command.split(), "--help")
     assert done.returncode == 0 and done.stderr == ""

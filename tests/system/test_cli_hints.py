@@ -78,6 +78,16 @@ ROWS = {
     "a file that is no backup": (
         ("{build}/stockade", "restore", "{text}", "--store", "sqlite:{store}"), 1,
         "{text} is not a backup: it is not a database; the store is unchanged"),
+    "a move to a store without its scheme": (
+        ("{build}/stockade", "move", "--from", "sqlite:{store}", "--to", "new.db"), 2,
+        r'did you mean "sqlite:new.db"\?'),
+    "a move of what is no store": (
+        ("{build}/stockade", "move", "--from", "sqlite:{text}", "--to", "sqlite:{folder}/n.db"), 1,
+        "{text} is not a store: it is not a database"),
+    "a move to a database that is away": (
+        ("{build}/stockade", "move", "--from", "sqlite:{store}", "--to",
+         "postgresql://shop:secret@127.0.0.1:1/shop"), 1,
+        r"postgresql://\*\*\*@127.0.0.1:1/shop: connection .* failed: Connection refused"),
     "an option with a slip": (
         (*CLIENT, "set", "k", "5", "--tokne", "1"), 2, r"did you mean --token\?"),
     "a daemon's option with a slip": (

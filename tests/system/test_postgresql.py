@@ -3,12 +3,14 @@
 as the store in a file does is the suite `postgresql` (tools/check)."""
 
 import contextlib
+import struct
 import threading
 
 import pytest
 
-from harness.limits import patience, wait_until, within
+from harness.limits import Wait, patience, wait_until, within
 from harness.postgres import Postgres, ask
+from harness.relay import Relay
 from harness.replicated import Replicated
 from harness.resp import ReplyError
 
@@ -102,6 +104,46 @@ def test_a_user_who_locks_in_another_order_deadlocks_with_nobody(rig, database, 
         assert both.read() == "OK"
 
 
+def test_large_values_are_loaded_where_they_are_asked_for(rig, uri):
+    """A batch's first load brings small values only; of a large one it says nothing."""
+    client = rig.daemon(store=uri).client()
+    token, note = client.token("cart"), b"n" * 20000
+    assert client.fenced(token, "HSET", "cart", "note", note) == 1
+    assert client.fenced(token, "HSETNX", "cart", "note", "other") == 0
+    assert client.fenced(token, "HSET", "cart", "note", note, "apples", 3) == 1
+    assert client("HMGET", "cart", "note", "apples", "pears") == [note, b"3", None]
+    assert client("HSTRLEN", "cart", "note") == len(note)
+    other = client.token("sku:1")
+    client.fenced(other, "SET", "sku:1", note)
+    for _ in range(2):
+        assert client("FENCED", other, "ID", "sale", "GETSET", "sku:1", "0") == note
+    assert client("GET", "sku:1") == b"0"
+
+
+def test_a_commit_that_is_made_anew_overtakes_nothing(rig, database, uri):
+    """While one connection commits the other one runs what comes next. Where that commit has to
+    be made again, what comes next does, too."""
+    client, user = rig.daemon(store=uri).client(), database.connect()
+    names = [f"sku:{i}" for i in range(20)]
+    tokens = {name: client.token(name, 600000) for name in names}
+    counts = dict.fromkeys(names, 0)
+    killed, wait = 0, Wait(60)
+    while killed < 12:
+        wait.check("twelve connections were ended")
+        client.send_all([("FENCED", tokens[name], "INCRBY", name, 1) for name in names * 20])
+        killed += len(ask(user, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                                " WHERE application_name LIKE 'stockade writer%%'"
+                                " AND backend_start < clock_timestamp() - interval '300 ms'"))
+        for name in names * 20:
+            reply = client.read(timeout=patience(30))
+            if not isinstance(reply, ReplyError):
+                assert reply == counts[name] + 1, name
+                counts[name] = reply
+    assert [int(client("GET", name)) for name in names] == list(counts.values())
+    assert sum(counts.values()) > 2000
+    user.close()
+
+
 @pytest.mark.parametrize("how", ["the reply is lost", "the commit is lost"])
 def test_the_outcome_of_a_commit_is_found_out(rig, database, how):
     """The connection breaks at the COMMIT, before or after the server has it: the write is done
@@ -124,6 +166,48 @@ def test_the_outcome_of_a_commit_is_found_out(rig, database, how):
         assert client.read(timeout=patience(10)) == left
     assert client("GET", "stock") == b"5"
     assert "the outcome of a commit is unknown" in daemon.log()
+
+
+READY = b"Z\0\0\0\5I"
+ENDED_FIELDS = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+ENDED = b"E" + struct.pack(">I", 4 + len(ENDED_FIELDS)) + ENDED_FIELDS
+
+
+class EndingRelay(Relay):
+    """While `ends`: in place of the end of a trip that commits, or of one that reads, comes what a
+    server says that an operator shuts down, and the connection's end."""
+
+    ends = False
+
+    def _pump(self, source, sink, gate):
+        relay = self
+
+        class Sink:
+            def sendall(self, data):
+                if not relay.ends or not data.endswith(READY):
+                    sink.sendall(data)
+                    return
+                relay.ends = False
+                sink.sendall(data[:-len(READY)] + ENDED)
+                raise OSError
+
+            def __getattr__(self, name):
+                return getattr(sink, name)
+        super()._pump(source, Sink() if gate is self.gates["down"] else sink, gate)
+
+
+def test_a_server_that_ends_the_session_at_the_end_of_a_trip_is_as_one_that_is_away(rig, database):
+    """As a fast shutdown does."""
+    relay = EndingRelay(("127.0.0.1", database.server.port))
+    rig.relays.append(relay)
+    client = rig.daemon(store=database.uri_at(relay.address)).client()
+    token = client.token("stock")
+    for number in range(3):
+        relay.ends = True
+        assert client("FENCED", token, "INCRBY", "stock", 1, timeout=10) == number + 1
+        relay.ends = True
+        assert client("GET", "stock", timeout=10) == str(number + 1).encode()
+    assert not relay.ends
 
 
 def test_while_an_outcome_is_unknown_nobody_is_answered_for_it(rig, database):

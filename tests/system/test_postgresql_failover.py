@@ -1,121 +1,142 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two daemons on a replicated group of PostgreSQL servers, whose primary dies, freezes and is cut
-off, again and again: what was acknowledged stays, nothing is applied twice, no token comes twice,
-and no read is older than what its client was told before."""
+"""Daemons on a replicated group of PostgreSQL servers, whose primary dies, freezes and is cut off,
+again and again. FAILOVERS= and PROMOTIONS= say how often at least, SEED= in which way."""
 
+import collections
 import os
+import pathlib
 import random
+import sys
 import threading
 import time
 
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import BUILD, patience, wait_until
 from harness.replicated import Replicated
 from harness.resp import Closed, ReplyError
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from torture import run  # noqa: E402
+
 FAILOVERS = int(os.environ.get("FAILOVERS", "6"))
 SEED = int(os.environ.get("SEED", "1"))
-CLIENTS = 6
-PASSING = {"STORE", "LEASEDOWN", "BUSY"}
+PROMOTIONS = int(os.environ.get("PROMOTIONS", "6"))
+ROUND_SECONDS = 45  # so much history can be judged
+TAKERS, RESOURCES = 6, 4
+LEAP = 1 << 32
+
+pytestmark = pytest.mark.slow
 
 
-class Counter(threading.Thread):
-    """A client that adds one again and again to a resource of its own, each time once, and reads it
-    through either daemon in between."""
+def test_failovers_lose_nothing_and_apply_nothing_twice_or_half():
+    """Clients take leases, write with and without an ID, sell, and are stopped and killed, as are
+    the daemons; their history must have an order in which every reply is right."""
+    out = BUILD / "torture"
+    out.mkdir(parents=True, exist_ok=True)
+    tally, faults, count = run.Tally(out), collections.Counter(), collections.Counter()
+    while faults["failover"] < FAILOVERS and not tally.failed:
+        number = count["rounds"]
+        ops = run.run_round(tally, f"failovers{SEED}-{number}", f"{SEED}/{number}",
+                            ("local", "replicated"), ROUND_SECONDS, faults)
+        count.update(rounds=1, operations=len(ops), unknown=sum(not op.known for op in ops),
+                     writes=sum(op.known and op.error is None and op.op in ("set", "swap", "sell")
+                                for op in ops))
+        print(f"{faults['failover']} failovers: {dict(count)}", flush=True)
+    print(dict(sorted(faults.items())))
+    assert tally.failed == 0 and tally.passed > 0, f"histories and drawings: {out}"
+
+
+class Taker(threading.Thread):
+    """Takes leases through any of these daemons, and gives back some of them. `grants`: resource,
+    token, and when it was asked for and told."""
 
     def __init__(self, daemons, number):
         super().__init__()
-        self.daemons, self.resource = daemons, f"counter:{number}"
-        self.chance = random.Random(SEED * 100 + number)
+        self.daemons = daemons
+        self.chance = random.Random(f"{SEED} taker {number}")
         self.ended = threading.Event()
-        self.told, self.failure, self.refused, self.tokens = 0, None, 0, []
+        self.grants, self.failure = [], None
 
-    def ask(self, *words):
-        """Asks until there is an answer that is final."""
-        deadline = time.monotonic() + patience(60)
-        while time.monotonic() < deadline:
-            client = None
-            try:
-                client = self.chance.choice(self.daemons).client(timeout=patience(30))
-                reply = client.ask(*words)
-                if not isinstance(reply, ReplyError) or reply.code not in PASSING:
-                    return reply
-            except (OSError, Closed):
-                pass
-            finally:
-                if client:
-                    client.close()
-            self.refused += 1
-            time.sleep(0.02)  # as a client would: the database is away
-        raise AssertionError(f"{words}: no answer")
-
-    def acquire(self):
-        reply = self.ask("ACQUIRE", self.resource, 600000, "OWNER", self.resource)
-        assert isinstance(reply, list), reply
-        if not self.tokens or reply[0] != self.tokens[-1]:
-            assert not self.tokens or reply[0] > self.tokens[-1], (self.tokens, reply)
-            self.tokens.append(reply[0])
-        return reply[0]
+    def take(self, client):
+        resource, begun = f"sku:{self.chance.randrange(RESOURCES)}", time.monotonic()
+        reply = client.ask("ACQUIRE", resource, self.chance.choice((20, 100, 1000)))
+        if isinstance(reply, list):
+            self.grants.append((resource, reply[0], begun, time.monotonic()))
+            if self.chance.random() < 0.9:
+                client.ask("RELEASE", resource, reply[0])
+        return not isinstance(reply, ReplyError)
 
     def run(self):
         try:
-            token, number = self.acquire(), 0
             while not self.ended.is_set():
-                number += 1
-                reply = self.ask("FENCED", token, "ID", f"n{number}", "INCRBY", self.resource, 1)
-                if isinstance(reply, ReplyError) and reply.code == "STALE":
-                    raise AssertionError("a lease was lost though replication is synchronous")
-                assert reply == self.told + 1, (reply, self.told)
-                self.told = reply
-                seen = self.ask("GET", self.resource)
-                assert seen == str(self.told).encode(), (seen, self.told)
+                try:
+                    client = self.chance.choice(self.daemons).client(timeout=patience(20))
+                    while self.take(client) and self.chance.random() < 0.98:
+                        pass
+                    client.close()
+                except (OSError, Closed):
+                    pass
+                time.sleep(0.005)
         except Exception as failure:  # the test tells it
             self.failure = failure
 
 
-def strike(group, chance):
-    """The primary goes in one of the ways in which machines go. True: another one follows it."""
-    how = chance.choice(["kill", "kill", "freeze", "cut off", "restart"])
-    old = group.primary
-    if how == "restart":
-        old.restart("kill")
-        return how
-    if how == "freeze":
-        old.freeze()
-    if how == "cut off":
-        group.partition(old)
-    group.fail_over()
-    if how == "freeze":
-        old.thaw()
+def lose_the_tail(group, chance, database, client, resource):
+    """For a moment the primary's commits go to nobody; then it dies. Returns a token that was
+    granted in that moment."""
+    for standby in group.standbys:
+        group.cut(standby, group.primary, silent=True)
+    token = client.token(resource, 60000)
+    time.sleep(chance.uniform(0, 0.5))
+    group.primary.kill()
     group.heal()
-    group.rejoin()
-    return how
+    group.promote(lossy=True)
+    assert group.sql("SELECT FROM stockade.resource WHERE name = %s", resource.encode(),
+                     database=database) == [], "nothing was lost"
+    return token
 
 
-@pytest.mark.slow
-def test_failovers_lose_nothing_and_apply_nothing_twice(rig):
-    group = Replicated(rig)
+def test_promotions_that_lose_commits_give_no_token_out_twice(rig):
+    group = Replicated(rig, synchronous=False)
     database = group.database()
-    daemons = [rig.daemon(store=group.door(f"door {i}").uri(database)) for i in range(2)]
-    counters = [Counter(daemons, i) for i in range(CLIENTS)]
-    chance, hows = random.Random(SEED), []
-    for counter in counters:
-        counter.start()
+    doors = [group.door(f"d{i}") for i in range(2)]
+    daemons = [rig.daemon(store=door.uri(database)) for door in doors]
+    takers, chance = [Taker(daemons, i) for i in range(TAKERS)], random.Random(SEED)
+    for taker in takers:
+        taker.start()
     try:
-        for _ in range(FAILOVERS):
-            before = [counter.told for counter in counters]
-            hows.append(strike(group, chance))
-            wait_until(lambda: any(c.failure for c in counters) or all(
-                c.told > b + 2 for c, b in zip(counters, before)), "all go on", 60)
-            assert not any(c.failure for c in counters), [c.failure for c in counters]
+        for number in range(PROMOTIONS):
+            clients = [daemon.client(timeout=patience(30)) for daemon in daemons]
+            old = clients[number % 2].token(f"held:{number}", 60000)
+            group.await_replayed()
+            lost = lose_the_tail(group, chance, database, clients[1 - number % 2],
+                                 f"lost:{number}")
+            for client in clients:
+                wait_until(lambda c=client: not isinstance(c.ask("GET", "x"), ReplyError),
+                           "the daemon has found the new primary", 30)
+                client.refused("STALE", "FENCED", old, "SET", f"held:{number}", "1")
+            assert clients[0].ask("FENCED", lost, "SET", f"lost:{number}",
+                                  "1").code in ("STALE", "UNKNOWN")
+            assert clients[0].token(f"held:{number}", 1000) >= old + LEAP
+            assert clients[1].token(f"lost:{number}", 1000) >= lost + LEAP
+            group.rejoin()
+            assert not any(taker.failure for taker in takers), [t.failure for t in takers]
     finally:
-        for counter in counters:
-            counter.ended.set()
-        for counter in counters:
-            counter.join()
-        print(f"{FAILOVERS} failovers ({', '.join(hows)}): {sum(c.told for c in counters)} writes,"
-              f" {sum(c.refused for c in counters)} attempts without an answer")
-    for counter in counters:
-        assert counter.failure is None, counter.failure
-        assert counter.ask("GET", counter.resource) == str(counter.told).encode()
+        for taker in takers:
+            taker.ended.set()
+        for taker in takers:
+            taker.join()
+    grants = sorted((grant for taker in takers for grant in taker.grants), key=lambda g: g[2])
+    print(f"{PROMOTIONS} promotions, {len(grants)} grants")
+    assert len(grants) > 10 * PROMOTIONS
+    for resource in {grant[0] for grant in grants}:
+        mine = [grant for grant in grants if grant[0] == resource]
+        assert len({token for _, token, _, _ in mine}) == len(mine), "a token was given out twice"
+        done = sorted(mine, key=lambda grant: grant[3])
+        highest, at = 0, 0
+        for _, token, begun, _ in mine:
+            while at < len(done) and done[at][3] < begun:
+                highest, at = max(highest, done[at][1]), at + 1
+            assert token > highest, "a token came after a larger one"

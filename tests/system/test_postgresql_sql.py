@@ -438,6 +438,30 @@ def test_the_views_are_for_those_who_may_see_all(rig, database, shared, key):
     assert client.rows("SELECT current_user") == [[b"stockade_sql"]]
 
 
+def test_guards_judge_what_sql_changes(client, key, token):
+    client("SQL", "CREATE TABLE guarded(sku text PRIMARY KEY, n int)")
+    client("GUARD", "CREATE", "stockade_sql.guarded", "sku", "g:")
+    mine = client.token("g:mine")
+    insert = "INSERT INTO guarded VALUES($1, 1)"
+    client.refused("GUARDED", *under(token, key, insert, "mine"), text="^GUARDED the token of 'g:m")
+    client.refused("GUARDED", *under(mine, "g:mine", insert, "other"))
+    assert mapped(client(*under(mine, "g:mine", insert, "mine")))[b"changes"] == 1
+    client.multi(under(mine, "g:mine", "UPDATE guarded SET n = 2"),
+                 under(token, key, "UPDATE guarded SET n = 3 RETURNING n"))
+    assert mapped(client("EXEC")[1])[b"rows"] == [[b"3"]]
+    for definition in ("DROP TABLE guarded", "ALTER TABLE guarded DISABLE TRIGGER ALL",
+                       "ALTER TABLE guarded ADD x int", "ALTER TABLE guarded RENAME TO open"):
+        client.refused("GUARDED", "SQL", definition, text="GUARD DROP it first")
+    client("SQL", "CREATE INDEX guarded_n ON guarded(n)")
+    client("REVOKE", "g:mine")
+    client.refused("STALE", *under(mine, "g:mine", "DELETE FROM guarded"))
+    client.refused("GUARDED", *under(token, key, "DELETE FROM guarded"))
+    client.refused("GUARDED", *under(token, key, "WITH x AS (DELETE FROM guarded RETURNING 1)"
+                                     " SELECT count(*) FROM x"))
+    client("GUARD", "DROP", "stockade_sql.guarded")
+    client("SQL", "DROP TABLE guarded")
+
+
 def test_tables_of_others_take_a_grant(database, client, key, token):
     database.sql("CREATE TABLE bob.stock(sku text, n int)", user=SUPERUSER)
     client.refused("NOPERM", "SQL", "SELECT * FROM bob.stock", text="permission denied")

@@ -18,11 +18,12 @@ from torture import history, invariants, linearize, model, timeline  # noqa: E40
 pytestmark = pytest.mark.interpreted
 
 OPS = {"A": "acquire", "R": "release", "V": "revoke", "S": "set", "W": "swap", "G": "get",
-       "F": "fget", "B": "sell", "C": "receipt", "L": "lease", "N": "renew"}
+       "F": "fget", "B": "sell", "P": "set", "C": "receipt", "L": "lease", "N": "renew"}
 
 
 def story(*lines):
-    """Read operations from 'client kind call-done key=value ... -> reply'; no reply: unknown."""
+    """Read operations from 'client kind call-done key=value ... -> reply'; no reply: unknown. P:
+    a write without an ID."""
     ops = []
     for index, line in enumerate(lines):
         left, _, right = line.partition(" -> ")
@@ -31,7 +32,7 @@ def story(*lines):
         fields = dict(arg.split("=") for arg in args)
         if "token" in fields:
             fields["token"] = int(fields["token"])
-        fields["id"] = fields.get("id", fields.get("value"))
+        fields["id"] = None if kind == "P" else fields.get("id", fields.get("value"))
         record = {"client": client, "n": index, "at": "d0", "resource": "r", "op": OPS[kind],
                   "call": float(begin), **fields}
         if right:
@@ -68,6 +69,11 @@ GOOD = {
         "b G 904-905 -> x"),
     "an unknown write that happened much later, under its token": (
         "a A 0-1 -> 1", "a S 2- token=1 value=x", "b G 3-4 -> null", "b G 5-6 -> x"),
+    "an unknown write without an ID that happened": (
+        "a A 0-1 -> 1", "a P 2- token=1 value=x", "a P 3-4 token=1 value=y -> OK",
+        "b G 5-6 -> y", "b G 7-8 -> x"),
+    "an unknown write without an ID that did not happen": (
+        "a A 0-1 -> 1", "a P 2- token=1 value=x", "b A 3-4 -> 2", "b F 5-6 token=2 -> null"),
     "an unknown grant fenced the holder out": (
         "a A 0-1 -> 1", "b A 2-", "a S 3-4 token=1 value=x -> STALE", "c A 5-6 -> 3"),
     "an unknown release retired the token": (
@@ -102,6 +108,12 @@ BAD = {
     "a stale write is accepted before the successor's first": (
         "a A 0-1 -> 1", "b A 2-3 -> 2", "b F 4-5 token=2 -> null",
         "a S 6-7 token=1 value=x -> OK", "b S 8-9 token=2 value=y -> OK"),
+    "a write without an ID applied twice": (
+        "a A 0-1 -> 1", "a P 2-3 token=1 value=x -> OK", "a P 4-5 token=1 value=y -> OK",
+        "b G 6-7 -> x"),
+    "an unknown write without an ID applied twice": (
+        "a A 0-1 -> 1", "a P 2- token=1 value=x", "b G 3-4 -> x",
+        "a P 5-6 token=1 value=y -> OK", "b G 7-8 -> x"),
     "a lost update": (
         "a A 0-1 -> 1", "a S 2-3 token=1 value=x -> OK", "b A 4-5 -> 2",
         "b W 6-7 token=2 value=y -> null"),

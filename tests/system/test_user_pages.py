@@ -14,8 +14,8 @@ pytestmark = pytest.mark.interpreted
 
 PAGES = ["README.md", "proxy/COMMANDS.md", "examples/README.md", "proxy/client/LIBRARY.md",
          "proxy/client/python/README.md", "proxy/client/node/README.md",
-         "tools/COMMAND_LINE.md", "proxy/LOCK_KEYS.md", "store/SQL.md", "store/OTHER_DATABASES.md",
-         "fence/lease/SERVICES.md", "proxy/server/OPERATIONS.md", "tools/bench/README.md"]
+         "tools/COMMAND_LINE.md", "proxy/LOCK_KEYS.md", "store/SQL.md",
+         "store/GUARDS_POSTGRESQL.md", "store/OTHER_DATABASES.md", "fence/lease/SERVICES.md", "proxy/server/OPERATIONS.md", "tools/bench/README.md"]
 TEXTS = {page: (REPO / page).read_text() for page in PAGES}
 BLOCKS = {page: parse(text) for page, text in TEXTS.items()}
 EACH_BLOCK = [pytest.param(page, block, id=f"{page}:{block.line}")
@@ -80,7 +80,7 @@ def test_the_commands_work_in_the_order_in_which_they_stand(page, tmp_path):
 def test_who_reads_one_page_after_the_other_may_stay_in_the_folder_and_keep_the_daemon(tmp_path):
     # A package's page goes with the package, and begins with a store of its own.
     pages = [page for page in BLOCKS if not page.startswith(
-        ("fence/", "store/OTHER", "proxy/client/python/", "proxy/client/node/"))]
+        ("fence/", "store/OTHER", "store/GUARDS", "proxy/client/python/", "proxy/client/node/"))]
     blocks = [block for page in pages for block in BLOCKS[page]
               if page == "README.md" or block.name != "start"]
     run_page(blocks, tmp_path)

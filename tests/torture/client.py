@@ -23,7 +23,7 @@ from harness.resp import Client, ReplyError, encode  # noqa: E402
 
 from torture.history import Recorder  # noqa: E402
 
-FORGED = 1_000_000  # far beyond any token that will be granted
+FORGED = 1 << 50  # far beyond any token that will be granted
 BROKEN = (OSError, AssertionError, ValueError, KeyError)
 HANG_UP = 0.03  # so often a client goes away without waiting for the reply
 
@@ -142,6 +142,11 @@ class Caller:
     def set(self, at, key, token, name):
         return self.do(at, key, "set", ("FENCED", token, "ID", name, "SET", key, name),
                        token=token, id=name, value=name)
+
+    def put(self, at, key, token, value):
+        """Without an ID: what becomes of it where no reply comes, nobody will ever know."""
+        return self.do(at, key, "set", ("FENCED", token, "SET", key, value), token=token,
+                       value=value)
 
     def swap(self, at, key, token, name):
         return self.do(at, key, "swap", ("FENCED", token, "ID", name, "SET", key, name, "GET"),
@@ -263,6 +268,8 @@ class Worker:
 
     def write(self, at, key, token):
         """Writes once; what got no reply is repeated, or asked about. Is the token still good?"""
+        if self.likely(0.25):
+            return self.caller.put(at, key, token, self.fresh())[1] is None
         name, act = self.fresh(), self.caller.swap if self.likely(0.5) else self.caller.set
         for _ in range(3):
             try:
@@ -388,7 +395,8 @@ class Worker:
             if self.caller.sell(at, key, token, sale[3])[1] is None:
                 self.unsold.remove(sale)
         else:
-            self.caller.set(at, key, token, self.fresh())
+            act = self.caller.put if self.likely(0.3) else self.caller.set
+            act(at, key, token, self.fresh())
 
     def read(self):
         at = self.some_daemon()

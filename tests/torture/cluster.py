@@ -8,6 +8,9 @@
              Redis                  AOF, appendfsync always; not with local:. With "masters" a
                                     Redis Cluster, whose masters have no relays before them:
                                     they tell the daemons where they are
+
+"replicated": the store is a PostgreSQL database with two synchronous standbys, and on every way
+between daemons and servers, and from server to server, there is a relay, too.
 """
 
 import contextlib
@@ -19,9 +22,11 @@ import sys
 import time
 
 from harness.cluster import Masters
-from harness.limits import BUILD
+from harness.limits import BUILD, wait_until
 from harness.process import Process
 from harness.relay import Relay
+from harness.replicated import Replicated
+from harness.resp import ReplyError
 from harness.rig import Rig
 
 from torture import client as client_module
@@ -29,11 +34,12 @@ from torture.client import Caller, Lost
 
 # leases, stores: the rounds of a run take turns.
 LAYOUTS = (("redis", "shared"), ("local", "shared"), ("redis", "apart"), ("redis", "alone"),
-           ("masters", "shared"))
+           ("masters", "shared"), ("local", "replicated"))
 CLIENTS = 6
 REGISTERS = 3
 OPENING = {"sku:0": 100_000, "sku:1": 150}  # one that lasts, one that is sold out soon
 DAEMON_START_SECONDS = 20
+HEALED_SECONDS = 60
 LEASE_SECONDS_MAX = 5.0  # no client asks for more than 1.5 s
 
 
@@ -81,6 +87,12 @@ class Cluster:
         if self.leases == "redis":
             self.redis = self.rig.redis(port=quiet_port(), appendonly=True)
         count = 1 if self.stores == "alone" else 2
+        self.group = self.database = None
+        self.doors = []
+        if self.stores == "replicated":
+            self.group = Replicated(self.rig)
+            self.database = self.group.database()
+            self.doors = [self.group.door(f"d{number}") for number in range(count)]
         self.prefixes = ["AB"[i] + "/" if self.stores == "apart" else "" for i in range(count)]
         self.ports = [quiet_port() for _ in range(count)]
         self.redis_relays = [self.relay(self.redis.address) for _ in range(count)
@@ -111,9 +123,11 @@ class Cluster:
         if self.redis is not None:
             port = self.redis_relays[number].address[1]
             lease = f"redis://127.0.0.1:{port}?timeout_ms={self.redis_timeout_ms}"
-        store = self.folder / f"store{self.prefixes[number].strip('/')}.db"
+        store = f"sqlite:{self.folder}/store{self.prefixes[number].strip('/')}.db"
+        if self.group is not None:
+            store = self.doors[number].uri(self.database)
         self.daemons[number] = self.rig.daemon(
-            listen=(f"127.0.0.1:{self.ports[number]}",), store=f"sqlite:{store}", lease=lease,
+            listen=(f"127.0.0.1:{self.ports[number]}",), store=store, lease=lease,
             timeout=DAEMON_START_SECONDS)
 
     def forget(self):
@@ -194,7 +208,7 @@ class Cluster:
 
     def heal(self):
         """Everyone runs, every way is open, the clients have come to their end."""
-        for relay in self.rig.relays:
+        for relay in self.rig.relays if self.group is None else sum(self.relays, []):
             relay.let("up")
             relay.let("down")
             relay.accept()
@@ -209,6 +223,12 @@ class Cluster:
         for number, daemon in enumerate(self.daemons):
             if not daemon.alive():
                 self.start_daemon(number)
+        if self.group is not None:
+            self.group.heal()
+            for daemon in self.daemons:
+                client = daemon.client(timeout=HEALED_SECONDS)
+                wait_until(lambda c=client: not isinstance(c.ask("LEASE", "sku:0"), ReplyError),
+                           "the daemon has found its database", HEALED_SECONDS)
         deadline = time.monotonic() + 20
         for process in self.clients:
             left = max(deadline - time.monotonic(), 0.1)

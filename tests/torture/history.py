@@ -17,7 +17,7 @@ release   RELEASE resource token               holds left
 renew     RENEW resource token ttl             ttl
 revoke    REVOKE resource                      the newest token, or null
 lease     LEASE resource                       its token, or null
-set       FENCED token ID id SET key value     "OK"
+set       FENCED token [ID id] SET key value   "OK"
 swap      FENCED token ID id SET key value GET the value before
 fget      FENCED token GET key                 the value
 get       GET key (HGET key stock)             the value

@@ -137,7 +137,7 @@ def fenced_out(ops):
         if op.op not in WRITES or not op.known or op.error is not None:
             continue
         # A repeat gets the first reply under any token: the first attempt is the one to judge.
-        begun, token = first_seen.setdefault(op.id, (op.call, op.token))
+        begun, token = first_seen.setdefault(_name(op), (op.call, op.token))
         if begun != op.call or token != op.token:
             continue
         at = bisect.bisect_left(moments, op.call) - 1
@@ -147,5 +147,9 @@ def fenced_out(ops):
     return True, f"{len(first_seen)} writes", []
 
 
+def _name(op):
+    return op.value if op.id is None else op.id
+
+
 def _tried_before(ops, op):
-    return any(other.id == op.id and other.call < op.call and other.op == op.op for other in ops)
+    return any(_name(other) == _name(op) and other.call < op.call and other.op == op.op for other in ops)

@@ -14,6 +14,8 @@ import time
 
 from harness.resp import ReplyError
 
+from torture.failovers import Failovers
+
 AT_ONCE_MAX = 3
 SUFFERING_MAX = {"daemon": 1, "redis": 1, "master": 1, "slot": 1}
 
@@ -26,6 +28,9 @@ class Nemesis:
         self.numbers = itertools.count()
         self.log = []              # (moment, words)
         self.counts = collections.Counter()
+        self.failovers = None
+        if cluster.group is not None:
+            self.failovers = Failovers(cluster, seed, self.note)
 
     def kinds(self):
         """(weight, kind of victim, name, function of a victim's number)"""
@@ -46,6 +51,9 @@ class Nemesis:
                 (2, "master", "SIGKILL master", self.kill_master),
                 (1, "master", "FLUSHALL of a master", self.flush_master),
             ]
+        if self.cluster.group is not None:
+            return kinds + [(2, "door", "delay a daemon's way to PostgreSQL", self.delay),
+                            (2, "door", "cut a daemon's way to PostgreSQL", self.cut)]
         if self.cluster.redis is None:
             return kinds
         return kinds + [
@@ -65,6 +73,7 @@ class Nemesis:
         return {"client": range(len(cluster.clients)), "daemon": range(len(cluster.daemons)),
                 "redis": range(1), "redis link": cluster.redis_relays, "slot": cluster.keys(),
                 "master": range(len(cluster.masters.nodes) if cluster.masters else 0),
+                "door": [relay for door in cluster.doors for relay in door.relays.values()],
                 "link": [relay for row in cluster.relays for relay in row]}[kind]
 
     def strike(self):
@@ -118,7 +127,9 @@ class Nemesis:
         return self.between(0.0, 0.5), end, f"SIGKILL {process.name}"
 
     def stop_daemon(self, number):
-        return self.stop_process(self.cluster.daemons[number], f"d{number}", 1.5)
+        # With PostgreSQL it holds others up for a while: long enough for them to go on without it.
+        high = 1.5 if self.cluster.group is None else 6.0
+        return self.stop_process(self.cluster.daemons[number], f"d{number}", high)
 
     def kill_daemon(self, number):
         self.cluster.daemons[number].kill()
@@ -190,6 +201,10 @@ class Nemesis:
         for number, other in enumerate(cluster.redis_relays):
             if other is relay:
                 return f"d{number}-Redis"
+        for door in cluster.doors:
+            for server, other in door.relays.items():
+                if other is relay:
+                    return f"{door.name}-{server.name}"
         return next(f"c{client}-d{daemon}" for client, row in enumerate(cluster.relays)
                     for daemon, other in enumerate(row) if other is relay)
 
@@ -242,6 +257,8 @@ class Nemesis:
     def run(self, until, progress):
         """Faults until then; returns early where a daemon or Redis ended by itself."""
         strike_at = time.monotonic() + 0.3
+        if self.failovers is not None:
+            self.failovers.start()
         while time.monotonic() < until and not self.cluster.dead():
             now = time.monotonic()
             self.end_due(now)
@@ -253,3 +270,7 @@ class Nemesis:
             time.sleep(0.01)
         while self.active and not self.cluster.dead():
             self.end_due(float("inf"))
+        if self.failovers is not None:
+            self.failovers.end()
+            self.counts["failover"] += self.failovers.count
+            assert self.failovers.problem is None, self.failovers.problem

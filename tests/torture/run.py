@@ -4,7 +4,7 @@
     --seconds 30      how long the clients work, over all rounds
     --seed N          of faults and clients; without it one is drawn and printed
     --out FOLDER      where histories and drawings go; build/torture
-    --layout N        every round in this layout (0 to 4: tests/torture/cluster.py)
+    --layout N        every round in this layout (0 to 5: tests/torture/cluster.py)
     --draw FILE [--resource R] [--at SECONDS] [--ops N]
                       only draws a recorded history (FILE.history.jsonl) and says where
 

@@ -11,6 +11,8 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 
+enum { STOP_CALLS_MAX = 12 };
+
 struct buf memory_copy(struct bytes bytes)
 {
     struct buf buf = {0};
@@ -219,9 +221,32 @@ void memory_rows_commit(struct memory_rows *rows)
         rows->globals.retired_first = rows->globals.retired_count = 0;
 }
 
+/* xorshift64 */
+static unsigned draw(struct memory_rows *rows, unsigned below)
+{
+    rows->chance ^= rows->chance << 13;
+    rows->chance ^= rows->chance >> 7;
+    rows->chance ^= rows->chance << 17;
+    return (unsigned)(rows->chance % below);
+}
+
+static void rehearse(struct memory_rows *rows, struct store_op *op, bool writes)
+{
+    size_t mark = memory_rows_mark(rows, writes);
+
+    rows->calls_until_stop = draw(rows, STOP_CALLS_MAX);
+    (void)op->run(op, &rows->txn);
+    rows->calls_until_stop = 0;
+    rows->marked = rows->stopped = false;
+    memory_rows_undo(rows, mark);
+}
+
 void memory_rows_run(struct memory_rows *rows, struct list *batch, bool writes, int64_t now_ms)
 {
     rows->now_ms = now_ms;
+    for (struct list *at = batch->next; at != batch; at = at->next)
+        if (!rows->once && rows->calls_left == 0 && draw(rows, 2) == 0)
+            rehearse(rows, list_entry(at, struct store_op, link), writes);
     for (struct list *at = batch->next; at != batch; at = at->next) {
         struct store_op *op = list_entry(at, struct store_op, link);
         size_t mark = memory_rows_mark(rows, writes);
@@ -236,6 +261,7 @@ struct memory_rows *memory_rows_new(const struct store_txn_impl *impl)
 {
     struct memory_rows *rows = mem_zalloc(sizeof *rows);
     rows->txn.impl = impl;
+    rows->chance = 1;
     return rows;
 }
 

@@ -85,6 +85,10 @@ struct memory_rows {
     size_t mark;
     int calls_left; /* until one fails; 0: none does */
     bool failed;    /* it has come to that */
+    uint64_t chance;
+    unsigned calls_until_stop; /* of an operation that is only rehearsed; 0: it is not stopped */
+    bool stopped;
+    bool once; /* nothing is rehearsed */
 };
 
 /* The primitives of txn.h on a struct memory_rows: memory_txn.c. */
@@ -101,7 +105,9 @@ void memory_rows_undo(struct memory_rows *rows, size_t mark);
 void memory_rows_commit(struct memory_rows *rows);
 
 /* Run the operations of a batch at this time. Each has its error after; what a failed one did is
- * undone. */
+ * undone. Each is rehearsed before, now and then, as in a shared database where something is not at
+ * hand or others come in between: it runs on what there was before the batch, may be stopped at any
+ * call, and nothing of it counts. */
 void memory_rows_run(struct memory_rows *rows, struct list *batch, bool writes, int64_t now_ms);
 
 /* Add a row, and return its id. */

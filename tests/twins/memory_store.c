@@ -29,7 +29,7 @@ struct memory_store {
     struct store_stats stats;
     enum memory_fault fault;
     int64_t session;
-    bool full, lost;
+    bool full, lost, holds_writes;
 };
 
 static struct memory_store *of(struct store *store)
@@ -106,7 +106,7 @@ static bool memory_step(struct store *base)
 
     if (store->lost)
         return false;
-    size_t writes = take(store, &store->writes, &batch);
+    size_t writes = store->holds_writes ? 0 : take(store, &store->writes, &batch);
     if (writes > 0)
         step_writes(store, writes, &batch);
     size_t reads = take(store, &store->reads, &batch);
@@ -155,6 +155,7 @@ static void memory_close(struct store *base)
 {
     struct memory_store *store = of(base);
 
+    store->holds_writes = false;
     while (memory_step(base))
         ;
     store->lost = true; /* takes no more */
@@ -211,6 +212,16 @@ bool store_memory_has_failed(struct store *base)
 void store_memory_set_full(struct store *base, bool full)
 {
     of(base)->full = full;
+}
+
+void store_memory_run_once(struct store *base)
+{
+    of(base)->rows->once = true;
+}
+
+void store_memory_hold_writes(struct store *base, bool hold)
+{
+    of(base)->holds_writes = hold;
 }
 
 void store_memory_set_session(struct store *base, int64_t session)

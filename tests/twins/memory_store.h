@@ -23,6 +23,10 @@ void store_memory_fail_call(struct store *store, int nth);
 bool store_memory_has_failed(struct store *store);
 /* Take no operation, as if the queue were full. */
 void store_memory_set_full(struct store *store, bool full);
+/* Run each operation once only, from now on: those of a test that may not run again. */
+void store_memory_run_once(struct store *store);
+/* Run no writes, until this is taken back: they gather, and are one batch then. */
+void store_memory_hold_writes(struct store *store, bool hold);
 /* From now on it is as if another daemon had opened it. */
 void store_memory_set_session(struct store *store, int64_t session);
 

@@ -12,11 +12,14 @@ static struct memory_rows *of(struct store_txn *txn)
     return (struct memory_rows *)txn;
 }
 
-/* Is this the call that is to fail? */
+/* Is this the call that is to fail? An operation that was stopped gets nothing more. */
 static bool fails(struct store_txn *txn)
 {
     struct memory_rows *rows = of(txn);
 
+    rows->stopped |= rows->calls_until_stop > 0 && --rows->calls_until_stop == 0;
+    if (rows->stopped)
+        return true;
     rows->failed |= rows->calls_left == 1;
     return rows->calls_left > 0 && --rows->calls_left == 0;
 }

@@ -21,7 +21,7 @@ class Option:
 
     @property
     def takes_file(self):
-        return self.value in ("FILE", "PATH", "sqlite:PATH")
+        return self.value in ("FILE", "PATH")
 
 
 @dataclasses.dataclass

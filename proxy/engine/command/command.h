@@ -44,6 +44,9 @@ enum command_flag {
     COMMAND_PATTERNS = 1 << 15,  /* they are patterns of channels */
     COMMAND_LOCK_KEYS = 1 << 16, /* its keys may be lock keys: then their resource counts */
     COMMAND_TELLS = 1 << 17,     /* tells the audit itself what an administrator has done */
+    COMMAND_FIELD = 1 << 18,     /* its key is followed by a hash's field, */
+    COMMAND_FIELDS = 1 << 19,    /* by fields, */
+    COMMAND_PAIRS = 1 << 20,     /* or by fields with values */
 };
 
 /* Which right a command needs: `+@lease` in a file of users gives those of one category. */

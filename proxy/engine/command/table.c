@@ -9,11 +9,14 @@
 #include "proxy/engine/session/pubsub.h"
 #include "proxy/engine/write/plan.h"
 
-#define W    COMMAND_WRITES
-#define L    COMMAND_LEASE
-#define P    COMMAND_PUBSUB
-#define LONG COMMAND_LONG
-#define OPEN (COMMAND_NO_AUTH | COMMAND_DRAINING)
+#define W      COMMAND_WRITES
+#define L      COMMAND_LEASE
+#define P      COMMAND_PUBSUB
+#define LONG   COMMAND_LONG
+#define FIELD  COMMAND_FIELD
+#define FIELDS COMMAND_FIELDS
+#define PAIRS  COMMAND_PAIRS
+#define OPEN   (COMMAND_NO_AUTH | COMMAND_DRAINING)
 
 /* Where the keys are. */
 #define NO_KEY 0, 0, 0
@@ -44,10 +47,10 @@
         name, arity, CATEGORY_READ, flags, ORDER_READ, keys, plan_make, plan_start, NULL, exec,    \
             group, summary, NULL, NULL                                                             \
     }
-#define WRITE(name, arity, keys, exec, group, summary)                                             \
+#define WRITE(name, arity, flags, keys, exec, group, summary)                                      \
     {                                                                                              \
-        name, arity, CATEGORY_WRITE, W, ORDER_WRITE, keys, plan_make, plan_start, NULL, exec,      \
-            group, summary, NULL, NULL                                                             \
+        name, arity, CATEGORY_WRITE, W | (flags), ORDER_WRITE, keys, plan_make, plan_start, NULL,  \
+            exec, group, summary, NULL, NULL                                                       \
     }
 #define LISTEN(name, arity, flags, start, summary)                                                 \
     {                                                                                              \
@@ -122,21 +125,23 @@ const struct command commands[] = {
     READ("GETRANGE", 4, 0, KEY, string_getrange, "string", "A part of a value: key start end"),
     {"SET", -3, CATEGORY_WRITE, W, ORDER_WRITE, KEY, string_set_prepare, plan_start, NULL,
      string_set, "string", "Set a value: key value [NX|XX] [GET]; no expiry", NULL, NULL},
-    WRITE("SETNX", 3, KEY, string_setnx, "string", "Set a value where there is none"),
-    WRITE("GETSET", 3, KEY, string_getset, "string", "Set a value, reply with the old one"),
-    WRITE("GETDEL", 2, KEY, string_getdel, "string", "Remove a value, reply with it"),
+    WRITE("SETNX", 3, 0, KEY, string_setnx, "string", "Set a value where there is none"),
+    WRITE("GETSET", 3, 0, KEY, string_getset, "string", "Set a value, reply with the old one"),
+    WRITE("GETDEL", 2, 0, KEY, string_getdel, "string", "Remove a value, reply with it"),
     {"MSET", -3, CATEGORY_WRITE, W, ORDER_WRITE, 1, -1, 2, plan_make, plan_start, NULL, string_mset,
      "string", "Set the values of several keys", NULL, NULL},
-    WRITE("APPEND", 3, KEY, string_append, "string", "Append to a value"),
-    WRITE("SETRANGE", 4, KEY, string_setrange, "string", "Write over a part: key offset value"),
-    WRITE("INCR", 2, KEY, string_incr, "string", "Add one"),
-    WRITE("DECR", 2, KEY, string_decr, "string", "Take one"),
-    WRITE("INCRBY", -3, KEY, string_incrby, "string", "Add: key n [MIN m] [MAX m]; RANGE outside"),
-    WRITE("DECRBY", -3, KEY, string_decrby, "string", "Take: key n [MIN m] [MAX m]; RANGE outside"),
-    WRITE("INCRBYFLOAT", 3, KEY, string_incrbyfloat, "string", "Add a number with a fraction"),
+    WRITE("APPEND", 3, 0, KEY, string_append, "string", "Append to a value"),
+    WRITE("SETRANGE", 4, 0, KEY, string_setrange, "string", "Write over a part: key offset value"),
+    WRITE("INCR", 2, 0, KEY, string_incr, "string", "Add one"),
+    WRITE("DECR", 2, 0, KEY, string_decr, "string", "Take one"),
+    WRITE("INCRBY", -3, 0, KEY, string_incrby, "string",
+          "Add: key n [MIN m] [MAX m]; RANGE outside"),
+    WRITE("DECRBY", -3, 0, KEY, string_decrby, "string",
+          "Take: key n [MIN m] [MAX m]; RANGE outside"),
+    WRITE("INCRBYFLOAT", 3, 0, KEY, string_incrbyfloat, "string", "Add a number with a fraction"),
 
-    WRITE("DEL", -2, KEYS, key_del, "generic", "Remove the values of keys"),
-    WRITE("UNLINK", -2, KEYS, key_del, "generic", "The same as DEL"),
+    WRITE("DEL", -2, 0, KEYS, key_del, "generic", "Remove the values of keys"),
+    WRITE("UNLINK", -2, 0, KEYS, key_del, "generic", "The same as DEL"),
     READ("EXISTS", -2, 0, KEYS, key_exists, "generic", "How many of the keys have a value"),
     READ("TTL", 2, 0, KEY, key_ttl, "generic", "-1: a value has no expiry; -2: there is none"),
     READ("PTTL", 2, 0, KEY, key_ttl, "generic", "The same as TTL"),
@@ -145,23 +150,23 @@ const struct command commands[] = {
          "Go through the keys: cursor [MATCH glob] [COUNT n] [TYPE type]"),
     READ("DBSIZE", 1, LONG, NO_KEY, key_dbsize, "generic", "How many keys"),
 
-    READ("HGET", 3, 0, KEY, hash_get, "hash", "The value of a field"),
-    READ("HMGET", -3, 0, KEY, hash_mget, "hash", "The values of several fields"),
+    READ("HGET", 3, FIELD, KEY, hash_get, "hash", "The value of a field"),
+    READ("HMGET", -3, FIELDS, KEY, hash_mget, "hash", "The values of several fields"),
     READ("HGETALL", 2, LONG, KEY, hash_getall, "hash", "All fields and values"),
-    READ("HEXISTS", 3, 0, KEY, hash_exists, "hash", "Is there this field?"),
+    READ("HEXISTS", 3, FIELD, KEY, hash_exists, "hash", "Is there this field?"),
     READ("HLEN", 2, LONG, KEY, hash_len, "hash", "How many fields"),
     READ("HKEYS", 2, LONG, KEY, hash_keys, "hash", "All fields"),
     READ("HVALS", 2, LONG, KEY, hash_vals, "hash", "All values"),
-    READ("HSTRLEN", 3, 0, KEY, hash_strlen, "hash", "The length of a field's value"),
+    READ("HSTRLEN", 3, FIELD, KEY, hash_strlen, "hash", "The length of a field's value"),
     READ("HSCAN", -3, LONG, KEY, hash_scan, "hash",
          "Go through the fields: key cursor [MATCH g] [COUNT n]"),
-    WRITE("HSET", -4, KEY, hash_set, "hash", "Set fields"),
-    WRITE("HMSET", -4, KEY, hash_mset, "hash", "Set fields"),
-    WRITE("HSETNX", 4, KEY, hash_setnx, "hash", "Set a field where there is none"),
-    WRITE("HDEL", -3, KEY, hash_del, "hash", "Remove fields"),
-    WRITE("HINCRBY", -4, KEY, hash_incrby, "hash",
+    WRITE("HSET", -4, PAIRS, KEY, hash_set, "hash", "Set fields"),
+    WRITE("HMSET", -4, PAIRS, KEY, hash_mset, "hash", "Set fields"),
+    WRITE("HSETNX", 4, FIELD, KEY, hash_setnx, "hash", "Set a field where there is none"),
+    WRITE("HDEL", -3, FIELDS, KEY, hash_del, "hash", "Remove fields"),
+    WRITE("HINCRBY", -4, FIELD, KEY, hash_incrby, "hash",
           "Add to a field: key field n [MIN m] [MAX m]; RANGE outside"),
-    WRITE("HINCRBYFLOAT", 4, KEY, hash_incrbyfloat, "hash",
+    WRITE("HINCRBYFLOAT", 4, FIELD, KEY, hash_incrbyfloat, "hash",
           "Add a number with a fraction to a field"),
 
     {"EVAL", -3, CATEGORY_LEASE, L | COMMAND_COUNTED | COMMAND_LOCK_KEYS, ORDER_ALONE, NO_KEY,

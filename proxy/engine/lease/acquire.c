@@ -373,7 +373,8 @@ static void on_answer(struct lease_call *call)
 }
 
 /* Step 3: the store records the grant, on its thread: whether a token becomes the newest, with its
- * lease and, for a request with an id, its receipt, all in one transaction. */
+ * lease and, for a request with an id, its receipt, all in one transaction. It may run more than
+ * once. */
 
 /* Not admitted: the next question goes by what the store knows now. Another daemon may have
  * recorded its grant since this one read the floor. */
@@ -405,16 +406,16 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
     struct bytes id = acquire->options.id;
     struct lease lease;
     struct receipt receipt;
-    bool has_receipt = false;
+    bool has_receipt = false, repeats = acquire->repeats;
     enum stk_error error = txn_resource(txn, acquire->resource, row);
 
-    acquire->recorded = acquire->entered = grant->reentered = false;
+    acquire->recorded = acquire->entered = grant->reentered = acquire->is_ahead = false;
     if (error == STK_OK && id.len > 0 && row->id != 0)
         error = txn_receipt(txn, row, id, &has_receipt, &receipt);
     if (error != STK_OK)
         return error;
     /* A twin of this request may have been granted since the receipt was looked for. */
-    acquire->repeats |= has_receipt && receipt.token == token;
+    repeats |= has_receipt && receipt.token == token;
     if (has_receipt && receipt.token != token && acquire->keeps_place) {
         error = txn_receipt_remove(txn, row, id); /* of a lease that is over */
         if (error != STK_OK)
@@ -426,17 +427,17 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
         if (error != STK_OK)
             return error;
         bool named = !lease.anonymous && !acquire->anonymous;
-        if (!(named || acquire->repeats) || !bytes_equal(lease.owner, grant->owner))
+        if (!(named || repeats) || !bytes_equal(lease.owner, grant->owner))
             return read_again(acquire, txn);
         acquire->entered = acquire->is_new;
         if (acquire->entered)
             return STK_OK; /* a twin with the same value was quicker: the lease is its own */
         grant->reentered = true;
-        holds = lease.holds + !acquire->repeats;
+        holds = lease.holds + !repeats;
     } else {
         if (!fence_admits(&row->fence, token))
             return read_again(acquire, txn);
-        grant->counter_ahead |= row->id == 0 && token > row->fence.floor + 1;
+        acquire->is_ahead = row->id == 0 && token > row->fence.floor + 1;
         if (row->id == 0 && (error = txn_resource_make(txn, acquire->resource, row)) != STK_OK)
             return error;
         row->fence = (struct fence){.token = token, .floor = token, .state = FENCE_LIVE};
@@ -455,7 +456,7 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
         error = lease_remember_grant(txn, row, id, acquire->fingerprint, token, acquire->ttl_ms);
     if (error == STK_OK && acquire->by_value)
         error = lock_value_remember(txn, row, scope_name(grant->owner), token);
-    acquire->counted = !acquire->repeats || !grant->reentered;
+    acquire->counted = !repeats || !grant->reentered;
     acquire->recorded = error == STK_OK;
     return error;
 }
@@ -513,6 +514,7 @@ static void record_done(struct store_op *op)
 {
     struct acquire *acquire = acquire_of_op(op);
 
+    acquire->grant.counter_ahead |= acquire->is_ahead;
     if (op->error != STK_OK) {
         record_failed(acquire, op->error);
     } else if (acquire->recorded) {

@@ -313,6 +313,7 @@ struct acquire {
     bool repeats;           /* its id was granted before: enters again, uncounted */
     bool looked;            /* is_new: its owner does not hold the lease */
     bool recorded;
+    bool is_ahead;   /* of this round: grant.counter_ahead */
     bool waited;     /* was denied, and stood in line */
     bool reserved;   /* one of its account's leases is to be this one */
     bool over_limit; /* its user may have no more: `why` */

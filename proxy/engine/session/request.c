@@ -325,6 +325,38 @@ static struct bytes about(const struct request *request)
     return request->argc > 1 ? request->argv[1] : (struct bytes){"", 0};
 }
 
+size_t step_last_key(const struct step *step)
+{
+    const struct command *command = step->command;
+    return command->key_last < 0 ? step->argc - 1 : (size_t)command->key_last;
+}
+
+/* What a step's command names: fields of a hash, or keys. */
+static void hint_step(const struct step *step, store_each_hint *each, void *context)
+{
+    const struct command *command = step->command;
+    unsigned fields = command->flags & (COMMAND_FIELD | COMMAND_FIELDS | COMMAND_PAIRS);
+    size_t end = fields == COMMAND_FIELD ? 3 : step->argc, by = fields == COMMAND_PAIRS ? 2 : 1;
+
+    for (size_t i = 2; fields != 0 && i < end && i < step->argc; i += by)
+        each(context, &(struct store_hint){.resource = step->argv[1], .field = step->argv[i]});
+    for (size_t i = (size_t)command->key_first; fields == 0 && i > 0 && i <= step_last_key(step);
+         i += (size_t)command->key_step)
+        each(context, &(struct store_hint){.resource = step->argv[i]});
+}
+
+static void hint_plan(const struct store_op *op, store_each_hint *each, void *context)
+{
+    const struct request *request = list_entry(op, const struct request, op);
+    const struct plan *plan = &request->plan;
+
+    for (size_t i = 0; i < plan->claims_count; i++)
+        each(context,
+             &(struct store_hint){.resource = plan->claims[i].resource, .receipt = plan->id});
+    for (size_t i = 0; i < plan->steps_count; i++)
+        hint_step(&plan->steps[i], each, context);
+}
+
 enum stk_error request_submit(struct request *request, bool writes, store_run *run,
                               store_done *done)
 {
@@ -332,6 +364,7 @@ enum stk_error request_submit(struct request *request, bool writes, store_run *r
                                     .slow = runs_sql(&request->plan),
                                     .brief = is_brief(request),
                                     .about = about(request),
+                                    .hints = request->plan.steps_count > 0 ? hint_plan : NULL,
                                     .run = run,
                                     .done = done,
                                     .submitted_us = request->engine->now_us};

@@ -45,6 +45,9 @@ struct step {
     enum sql_right sql_right;
 };
 
+/* Its keys are at key_first, and on by key_step up to this. */
+size_t step_last_key(const struct step *step);
+
 struct plan {
     struct claim *claims;
     struct step *steps;

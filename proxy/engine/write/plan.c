@@ -54,13 +54,6 @@ static bool is_name(struct bytes name)
     return name.len >= 1 && name.len <= RESOURCE_NAME_MAX;
 }
 
-/* The positions of a step's keys in its argv: from key_first up to this, by key_step. */
-static size_t last_key(const struct step *step)
-{
-    const struct command *command = step->command;
-    return command->key_last < 0 ? step->argc - 1 : (size_t)command->key_last;
-}
-
 static bool claims_have(const struct claim *claims, size_t count, struct bytes name)
 {
     for (size_t i = 0; i < count; i++)
@@ -77,7 +70,8 @@ static bool all_claimed(struct request *request, const struct step *step)
 
     if (!(command->flags & COMMAND_WRITES) || step->unfenced)
         return true;
-    for (size_t i = (size_t)command->key_first; i <= last_key(step); i += (size_t)command->key_step)
+    for (size_t i = (size_t)command->key_first; i <= step_last_key(step);
+         i += (size_t)command->key_step)
         if (!claims_have(step->claims, step->claims_count, step->argv[i]) &&
             !claims_have(plan->claims, plan->claims_count, step->argv[i])) {
             request->refused_name = step->argv[i];
@@ -109,7 +103,7 @@ static bool take_step(struct request *request, size_t at, const struct command *
     step->argv = request->argv + at;
     if (step->command->key_first == 0)
         return true;
-    for (size_t i = (size_t)step->command->key_first; i <= last_key(step);
+    for (size_t i = (size_t)step->command->key_first; i <= step_last_key(step);
          i += (size_t)step->command->key_step) {
         if (!is_name(step->argv[i]))
             return plan_refuse(request, STK_ERR, "a key must be 1 to %d bytes long",
@@ -213,7 +207,7 @@ static bool make_fenced(struct request *request)
         return plan_refuse(request, STK_ERR, "FENCED takes a command on a key, not %s%s",
                            step->command->name,
                            step->command->flags & COMMAND_SQL ? ": use FENCEDALL" : "");
-    if ((size_t)step->command->key_first + (size_t)step->command->key_step <= last_key(step))
+    if ((size_t)step->command->key_first + (size_t)step->command->key_step <= step_last_key(step))
         return plan_refuse(
             request, STK_ERR,
             "%s takes one key here: a token belongs to one resource; FENCEDALL takes more",
@@ -590,7 +584,7 @@ static enum stk_error judge_unfenced(struct request *request, struct store_txn *
 {
     const struct command *command = step->command;
 
-    for (size_t i = (size_t)command->key_first; i <= last_key(step);
+    for (size_t i = (size_t)command->key_first; i <= step_last_key(step);
          i += (size_t)command->key_step) {
         enum stk_error error;
         struct resource resource;

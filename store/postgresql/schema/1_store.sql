@@ -8,6 +8,7 @@
 CREATE SCHEMA stockade;
 
 -- One row. `replicated`: commits went to a synchronous standby when it was looked at last.
+-- move_part: as enum transfer_part. 1, 3: a move keeps the store closed.
 CREATE TABLE stockade.meta(
   one boolean PRIMARY KEY DEFAULT true CHECK(one),
   version int8 NOT NULL,
@@ -15,7 +16,10 @@ CREATE TABLE stockade.meta(
   floor int8 NOT NULL DEFAULT 0,
   identity text,
   timeline text,
-  replicated boolean NOT NULL DEFAULT false);
+  replicated boolean NOT NULL DEFAULT false,
+  move_part int2 NOT NULL DEFAULT 0,
+  move_id text NOT NULL DEFAULT '',
+  move_where text NOT NULL DEFAULT '');
 INSERT INTO stockade.meta(version) VALUES(0);
 
 -- Ids are taken in blocks.

@@ -215,8 +215,11 @@ class Patroni:
             leader = self.leader()
             if leader is None:
                 return False
-            states = [state for state, in leader.sql(
-                "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'")]
+            try:
+                states = [state for state, in leader.sql(
+                    "SELECT sync_state FROM pg_stat_replication WHERE state = 'streaming'")]
+            except psycopg2.OperationalError:  # it is one no more
+                return False
             known = fetch(f"http://127.0.0.1:{leader.status_port}/cluster").get("members", [])
             roles = [member["role"] for member in known]
             return (len(states) == len(self.nodes) - 1 and "sync" in states and

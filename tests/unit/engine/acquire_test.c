@@ -13,6 +13,27 @@ WORLD_TEST(a_grant_fences_the_older_token_before_the_new_holder_writes)
     assert_says(world, 2, "FENCED 2 SET k new", "+OK\r\n");
 }
 
+/* Two grants, one after the other, recorded in one batch. The store may try the second one first,
+ * and find that the first one is missing: nothing of that may stay. */
+WORLD_TEST(a_grant_that_was_tried_too_early_keeps_nothing_of_it)
+{
+    struct world *twin = world_add_twin(world);
+
+    for (int i = 0; i < 8; i++) {
+        char line[40];
+        snprintf(line, sizeof line, "ACQUIRE k%d 10", i);
+        store_memory_hold_writes(world->store, true);
+        world_send(world, 1, line);
+        world_pass(world, 11);
+        snprintf(line, sizeof line, "ACQUIRE k%d 100", i);
+        world_send(twin, 2, line);
+        store_memory_hold_writes(world->store, false);
+        world_settle(world);
+        assert_string_equal(world_received(twin, 2), GRANT(2, 100));
+    }
+    assert_int_equal(world_counter(twin, "grants_behind"), 0);
+}
+
 WORLD_TEST(an_expired_holder_without_a_successor_may_write)
 {
     assert_says(world, 1, "ACQUIRE k 100", GRANT(1, 100));

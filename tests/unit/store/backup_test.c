@@ -34,13 +34,13 @@ static struct set prepare(struct rig *rig)
 static bool back_up(struct set *set, bool replace)
 {
     struct backup_call call = {.store = set->rig->path, .file = set->backup, .replace = replace};
-    return store_backup(&call, set->why, sizeof set->why);
+    return store_sqlite_backup(&call, set->why, sizeof set->why);
 }
 
 static bool restore(struct set *set, struct restore_call *call)
 {
     *call = (struct restore_call){.file = set->backup, .store = set->rig->path};
-    return store_restore(call, set->why, sizeof set->why);
+    return store_sqlite_restore(call, set->why, sizeof set->why);
 }
 
 SQLITE_TEST(a_backup_does_not_replace_the_store_or_its_log)
@@ -71,7 +71,7 @@ SQLITE_TEST(a_file_that_is_made_during_a_backup_is_not_replaced)
 
     /* So large that it is copied in several steps, between which the callback is called. */
     rig_sql(rig, "CREATE TABLE large(x); INSERT INTO large VALUES(zeroblob(17500000));");
-    assert_false(store_backup(&call, set.why, sizeof set.why));
+    assert_false(store_sqlite_backup(&call, set.why, sizeof set.why));
     assert_contains(set.why, "is there already");
 }
 

@@ -96,6 +96,24 @@ static void assert_free(struct lease_call call)
     assert_int_equal(call.answer, LEASE_FREE);
 }
 
+PROVIDER_TEST(a_lease_that_the_store_has_lost_is_held_by_nobody)
+{
+    struct lease_call call = {.verb = LEASE_GRANT,
+                              .resource = BYTES_LITERAL("sku:1"),
+                              .ttl_ms = 1000,
+                              .floor = 6,
+                              .done = ignore_answer};
+
+    assert_granted(ask(provider, LEASE_GRANT, ann, 0, NULL), 1);
+    memcpy(call.nonce, ann, sizeof ann);
+    lease_ask(provider, &call); /* its owner does not enter it again, either */
+    assert_granted(call, 7);
+    memcpy(call.nonce, bob, sizeof bob);
+    call.answer = LEASE_UNANSWERED;
+    lease_ask(provider, &call);
+    assert_held(call, 7, 1000); /* on its way to the store */
+}
+
 PROVIDER_TEST(a_lease_of_an_earlier_run_is_held_for_its_ttl_from_the_start)
 {
     const struct lease_record record = remembered(EARLIER_RUN, 34, 300);

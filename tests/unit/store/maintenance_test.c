@@ -59,7 +59,7 @@ static struct set prepare(struct rig *rig)
     rig_in_write(rig, furnish);
     rig_close(set.rig);
     fault_vfs_hurry(set.rig->vfs);
-    assert_true(store_backup(&call, set.why, sizeof set.why));
+    assert_true(store_sqlite_backup(&call, set.why, sizeof set.why));
     assert_true(call.size_bytes > VALUES * VALUE_BYTES);
     return set;
 }
@@ -96,9 +96,9 @@ static bool perform(struct set *set, enum work work)
     set->findings = 0;
     set->why[0] = '\0';
     switch (work) {
-    case BACKUP: return store_backup(&backup, set->why, sizeof set->why);
-    case RESTORE: return store_restore(&restore, set->why, sizeof set->why);
-    default: return store_audit(&audit, set->why, sizeof set->why);
+    case BACKUP: return store_sqlite_backup(&backup, set->why, sizeof set->why);
+    case RESTORE: return store_sqlite_restore(&restore, set->why, sizeof set->why);
+    default: return store_sqlite_audit(&audit, set->why, sizeof set->why);
     }
 }
 
@@ -244,18 +244,18 @@ SQLITE_TEST(what_cannot_be_read_is_named)
     struct restore_call restore = {.file = set.rig->path, .store = set.rig->path};
     char in_a_file[128];
 
-    assert_false(store_audit(&audit, set.why, sizeof set.why));
+    assert_false(store_sqlite_audit(&audit, set.why, sizeof set.why));
     assert_string_equal(set.why, "there is no /nowhere/store.db");
-    assert_false(store_backup(&backup, set.why, sizeof set.why));
+    assert_false(store_sqlite_backup(&backup, set.why, sizeof set.why));
     assert_contains(set.why, "is there already");
     backup.replace = true;
-    assert_false(store_backup(&backup, set.why, sizeof set.why));
+    assert_false(store_sqlite_backup(&backup, set.why, sizeof set.why));
     assert_string_equal(set.why, "there is no /nowhere/store.db");
     snprintf(in_a_file, sizeof in_a_file, "%s/x", set.rig->path);
     audit.store = in_a_file;
-    assert_false(store_audit(&audit, set.why, sizeof set.why));
+    assert_false(store_sqlite_audit(&audit, set.why, sizeof set.why));
     assert_contains(set.why, "Not a directory");
-    assert_false(store_restore(&restore, set.why, sizeof set.why));
+    assert_false(store_sqlite_restore(&restore, set.why, sizeof set.why));
     assert_contains(set.why, "is the store itself");
     assert_string_equal(when(set.backup), "then");
 }

@@ -57,10 +57,15 @@ void rig_open(struct rig *rig, bool threads)
     char why[256] = "";
     struct store_options options = options_of(rig, threads);
 
-    rig->store =
-        rig->sqlite ? store_sqlite_open(&options, why, sizeof why) : store_memory_new(&options);
+    if (store_uri_is_postgresql(rig->path))
+        rig->store = store_postgresql_open(&options, why, sizeof why);
+    else
+        rig->store =
+            rig->sqlite ? store_sqlite_open(&options, why, sizeof why) : store_memory_new(&options);
     if (rig->store == NULL)
         fail_msg("%s", why);
+    if (!rig->sqlite && !threads)
+        store_memory_run_once(rig->store); /* operations in these tests assert what they get */
 }
 
 void rig_close(struct rig *rig)
@@ -136,11 +141,27 @@ int rig_threaded(void **state)
     return 0;
 }
 
+int rig_postgresql(void **state)
+{
+    const char *uri = getenv("STOCKADE_TEST_POSTGRESQL");
+
+    if (uri == NULL)
+        return 0;
+    rig_memory(state);
+    struct rig *rig = *state;
+    rig_close(rig);
+    snprintf(rig->path, sizeof rig->path, "%s", uri);
+    rig_open(rig, true);
+    return 0;
+}
+
 int rig_end(void **state)
 {
     struct rig *rig = *state;
     struct list *link;
 
+    if (rig == NULL)
+        return 0;
     rig_close(rig);
     while ((link = list_pop(&rig->ops)) != NULL)
         free(list_entry(link, struct rig_op, link));

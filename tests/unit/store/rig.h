@@ -21,7 +21,7 @@ struct rig {
     struct store *store;
     bool sqlite;
     struct fault_vfs *vfs; /* SQLite only */
-    char folder[64], path[96];
+    char folder[64], path[192];
     int woken[2]; /* a pipe: one byte for each wake */
     struct log_file log_file;
     struct log log; /* into a file, for rig_log */
@@ -54,6 +54,8 @@ struct rig_op {
 int rig_memory(void **state);
 int rig_sqlite(void **state);
 int rig_threaded(void **state); /* SQLite, with its threads */
+/* PostgreSQL, with its threads, where the environment has a URI of a fresh database; else NULL. */
+int rig_postgresql(void **state);
 int rig_end(void **state);
 #define MEMORY_TEST(name)   TEST_WITH(rig_memory, rig_end, struct rig *rig, name)
 #define SQLITE_TEST(name)   TEST_WITH(rig_sqlite, rig_end, struct rig *rig, name)

@@ -1,240 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two stores are twins: the same operations, drawn from a seed, leave the same state in both,
  * through operations that fail, commits that fail, and commits by another program. */
-#include "fence/base/check.h"
-#include "tests/unit/store/rig.h"
+#include "tests/unit/store/twins.h"
 
-enum { SEEDS = 12, ROUNDS = 60, BATCH = 8, NAMES = 24, FIELDS = 5, IDS = 6, KEEP_MS = 5000 };
-
-/* An operation: what it is drawn from, and what it came to. */
-struct drawing {
-    uint64_t seed;
-    int64_t outcome;
-};
-
-/* xorshift64 */
-static unsigned draw(uint64_t *state, unsigned below)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return (unsigned)(*state % below);
-}
-
-static struct bytes drawn(uint64_t *state, char *text, size_t size, const char *what, unsigned of)
-{
-    int len = snprintf(text, size, "%s%u", what, draw(state, of));
-    return (struct bytes){text, (size_t)len};
-}
-
-static enum stk_error change_value(struct store_txn *txn, struct resource *resource,
-                                   uint64_t *state)
-{
-    char name[16], text[16];
-    struct bytes field = drawn(state, name, sizeof name, "f", FIELDS);
-    struct bytes value = drawn(state, text, sizeof text, "v", 1000);
-    bool found;
-
-    switch (draw(state, 4)) {
-    case 0: return txn_value_clear(txn, resource);
-    case 1:
-        if (resource->type == VALUE_STRING && txn_value_clear(txn, resource) != STK_OK)
-            return STK_STORE;
-        return txn_field_put(txn, resource, field, value);
-    case 2: return txn_field_remove(txn, resource, field, &found);
-    default:
-        if (resource->type == VALUE_HASH && txn_value_clear(txn, resource) != STK_OK)
-            return STK_STORE;
-        return txn_string_put(txn, resource, value);
-    }
-}
-
-static enum stk_error change_fence(struct store_txn *txn, struct resource *resource,
-                                   uint64_t *state)
-{
-    char text[16];
-    struct lease lease;
-
-    if (txn_lease(txn, resource, &lease) != STK_OK)
-        return STK_STORE;
-    if (resource->fence.state == FENCE_LIVE && draw(state, 2) == 0) {
-        resource->fence.state = draw(state, 2) == 0 ? FENCE_RELEASED : FENCE_REVOKED;
-        lease.holds = 0;
-    } else {
-        resource->fence.token = resource->fence.floor + 1 + draw(state, 3);
-        resource->fence.state = FENCE_LIVE;
-        lease = (struct lease){.owner = drawn(state, text, sizeof text, "o", 100),
-                               .anonymous = draw(state, 2) == 0,
-                               .holds = 1 + draw(state, 3),
-                               .ttl_ms = draw(state, 1000),
-                               .session = draw(state, 5),
-                               .connection = draw(state, 50)};
-    }
-    return txn_fence_put(txn, resource, &lease);
-}
-
-static enum stk_error put_receipt(struct store_txn *txn, const struct resource *resource,
-                                  uint64_t *state)
-{
-    char id[16], reply[16];
-    struct bytes name = drawn(state, id, sizeof id, "i", IDS);
-    struct receipt receipt = {.token = resource->fence.token,
-                              .fingerprint = draw(state, 9),
-                              .reply = drawn(state, reply, sizeof reply, "+", 1000)};
-    return txn_receipt_put(txn, resource, name, &receipt);
-}
-
-static enum stk_error remove_receipt(struct store_txn *txn, const struct resource *resource,
-                                     uint64_t *state)
-{
-    char id[16];
-    return txn_receipt_remove(txn, resource, drawn(state, id, sizeof id, "i", IDS));
-}
-
-static enum stk_error change_one(struct store_txn *txn, uint64_t *state)
-{
-    char text[16];
-    struct bytes name = drawn(state, text, sizeof text, "r", NAMES);
-    struct resource resource;
-
-    enum stk_error error = txn_resource(txn, name, &resource);
-    if (error == STK_OK)
-        error = txn_resource_make(txn, name, &resource);
-    if (error != STK_OK)
-        return error;
-    switch (draw(state, 7)) {
-    case 6: return remove_receipt(txn, &resource, state);
-    case 0:
-    case 1: return change_fence(txn, &resource, state);
-    case 2: return put_receipt(txn, &resource, state);
-    case 3: return txn_value_clear(txn, &resource);
-    default: return change_value(txn, &resource, state);
-    }
-}
-
-static enum stk_error sweep(struct store_txn *txn, struct drawing *drawing, uint64_t *state)
-{
-    int64_t before_ms = txn_now_ms(txn) - KEEP_MS, live_before_ms = before_ms - KEEP_MS;
-    int64_t after = draw(state, NAMES), looked_to = after;
-    size_t max = 1 + draw(state, 6), removed = 0;
-    bool receipts = draw(state, 2) == 0, due = false, more = false, more_to_look = false;
-    enum stk_error error;
-
-    if (receipts)
-        error = txn_receipts_due(txn, before_ms, &due);
-    else
-        error =
-            txn_resources_due(txn, before_ms, live_before_ms, max, &looked_to, &due, &more_to_look);
-    if (error != STK_OK)
-        return error;
-    check(!due || looked_to == after);
-    error = receipts
-                ? txn_sweep_receipts(txn, before_ms, max, &removed, &more)
-                : txn_sweep_resources(txn, before_ms, live_before_ms, max, &after, &removed, &more);
-    if (error != STK_OK)
-        return error;
-    check(due || (removed == 0 && looked_to == after && more_to_look == more));
-    drawing->outcome = after * 1000 + (int64_t)removed * 10 + more * 2 + due;
-    return error;
-}
-
-/* A few changes, some of them undone by a mark; then, now and then, a failure. */
-static enum stk_error change(struct store_txn *txn, void *arg)
-{
-    struct drawing *drawing = arg;
-    uint64_t state = drawing->seed;
-
-    drawing->outcome = 0;
-    for (unsigned left = 1 + draw(&state, 4); left > 0; left--) {
-        unsigned marked = draw(&state, 6);
-        enum stk_error error = marked < 2 ? txn_mark(txn) : STK_OK;
-        if (error == STK_OK)
-            error = draw(&state, 5) == 0 ? sweep(txn, drawing, &state) : change_one(txn, &state);
-        if (error == STK_OK && marked < 2)
-            error = marked == 0 ? txn_mark_undo(txn) : txn_mark_keep(txn);
-        if (error != STK_OK)
-            return error;
-    }
-    if (draw(&state, 150) == 0)
-        return txn_flush(txn);
-    return draw(&state, 8) == 0 ? STK_ERR : STK_OK;
-}
-
-static bool dump_field(void *context, struct bytes field, struct bytes value)
-{
-    buf_printf(context, " %.*s=%.*s", (int)field.len, field.data, (int)value.len, value.data);
-    return true;
-}
-
-static bool dump_listed(void *context, struct bytes id, const struct receipt *receipt)
-{
-    buf_printf(context, " %.*s@%lld", (int)id.len, id.data, (long long)receipt->token);
-    return true;
-}
-
-static enum stk_error dump_receipts(struct store_txn *txn, const struct resource *resource,
-                                    struct buf *out)
-{
-    char id[16];
-
-    for (unsigned i = 0; i < IDS; i++) {
-        struct receipt receipt;
-        bool found;
-        int len = snprintf(id, sizeof id, "i%u", i);
-        if (txn_receipt(txn, resource, (struct bytes){id, (size_t)len}, &found, &receipt) != STK_OK)
-            return STK_STORE;
-        if (found)
-            buf_printf(out, " %s %lld %d %.*s", id, (long long)receipt.token,
-                       (int)receipt.fingerprint, (int)receipt.reply.len, receipt.reply.data);
-    }
-    return txn_each_receipt(txn, resource, dump_listed, out);
-}
-
-static enum stk_error dump(struct store_txn *txn, void *arg)
-{
-    struct buf *out = arg;
-    char text[16];
-
-    buf_clear(out);
-    for (unsigned i = 0; i < NAMES; i++) {
-        struct resource resource;
-        struct lease lease;
-        struct bytes value = {"", 0};
-        bool found;
-        int len = snprintf(text, sizeof text, "r%u", i);
-        if (txn_resource(txn, (struct bytes){text, (size_t)len}, &resource) != STK_OK)
-            return STK_STORE;
-        buf_printf(out, "%s id %lld type %d token %lld state %d floor %lld", text,
-                   (long long)resource.id, (int)resource.type, (long long)resource.fence.token,
-                   (int)resource.fence.state, (long long)resource.fence.floor);
-        if (txn_lease(txn, &resource, &lease) != STK_OK)
-            return STK_STORE;
-        buf_printf(out, " owner %.*s %d %lld %lld %lld %lld", (int)lease.owner.len,
-                   lease.owner.data, lease.anonymous, (long long)lease.holds,
-                   (long long)lease.ttl_ms, (long long)lease.session, (long long)lease.connection);
-        buf_printf(out, " changed %lld gone %lld receipts", (long long)lease.changed_ms,
-                   (long long)lease.receipts_gone);
-        if (dump_receipts(txn, &resource, out) != STK_OK)
-            return STK_STORE;
-        if (txn_string(txn, &resource, &found, &value) != STK_OK)
-            return STK_STORE;
-        buf_printf(out, " string %.*s fields", found ? (int)value.len : 0, value.data);
-        if (txn_each_field_from(txn, &resource, BYTES_LITERAL(""), dump_field, out) != STK_OK)
-            return STK_STORE;
-        buf_append_text(out, "\n");
-    }
-    return STK_OK;
-}
+enum { SEEDS = 12, ROUNDS = 60, BATCH = 8 };
 
 /* Run the batch on one store, and add its outcome as text. */
 static void run_batch(struct rig *rig, const uint64_t *seeds, struct buf *out)
 {
     struct rig_op ops[BATCH];
-    struct drawing drawings[BATCH];
+    struct drawing drawings[BATCH] = {0};
 
     for (int i = 0; i < BATCH; i++) {
         drawings[i].seed = seeds[i];
-        ops[i] = rig_op(true, change, &drawings[i]);
+        ops[i] = rig_op(true, twins_change, &drawings[i]);
     }
     rig_batch(rig, ops, BATCH);
     for (int i = 0; i < BATCH; i++) {
@@ -245,18 +24,19 @@ static void run_batch(struct rig *rig, const uint64_t *seeds, struct buf *out)
 
 static void compare(struct rig *memory, struct rig *sqlite, uint64_t seed, int round)
 {
-    struct buf a = {0}, b = {0}, c = {0};
+    struct view a = {0}, b = {0}, c = {0};
 
-    assert_ok(rig_write(memory, dump, &a));
-    assert_ok(rig_write(sqlite, dump, &b));
-    assert_ok(rig_read(sqlite, dump, &c));
-    if (!bytes_equal(buf_bytes(&a), buf_bytes(&b)) || !bytes_equal(buf_bytes(&b), buf_bytes(&c)))
+    assert_ok(rig_write(memory, twins_view, &a));
+    assert_ok(rig_write(sqlite, twins_view, &b));
+    assert_ok(rig_read(sqlite, twins_view, &c));
+    if (!bytes_equal(buf_bytes(&a.text), buf_bytes(&b.text)) ||
+        !bytes_equal(buf_bytes(&b.text), buf_bytes(&c.text)))
         fail_msg("seed %llu, round %d:\nmemory:\n%.*s\nsqlite, writer:\n%.*s\nreader:\n%.*s",
-                 (unsigned long long)seed, round, (int)a.len, a.data, (int)b.len, b.data,
-                 (int)c.len, c.data);
-    buf_free(&a);
-    buf_free(&b);
-    buf_free(&c);
+                 (unsigned long long)seed, round, (int)a.text.len, a.text.data, (int)b.text.len,
+                 b.text.data, (int)c.text.len, c.text.data);
+    buf_free(&a.text);
+    buf_free(&b.text);
+    buf_free(&c.text);
 }
 
 static void run_seed(struct rig *memory, struct rig *sqlite, uint64_t seed)
@@ -266,13 +46,14 @@ static void run_seed(struct rig *memory, struct rig *sqlite, uint64_t seed)
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t seeds[BATCH];
         struct buf a = {0}, b = {0};
-        unsigned event = draw(&state, 12);
-        memory->now_ms += (int64_t)draw(&state, KEEP_MS);
-        memory->wall_ahead_ms = draw(&state, 10) == 0 ? -9 * KEEP_MS : 9 * KEEP_MS;
+        unsigned event = twins_draw(&state, 12);
+        memory->now_ms += (int64_t)twins_draw(&state, TWINS_KEEP_MS);
+        memory->wall_ahead_ms =
+            twins_draw(&state, 10) == 0 ? -9 * TWINS_KEEP_MS : 9 * TWINS_KEEP_MS;
         sqlite->now_ms = memory->now_ms;
         sqlite->wall_ahead_ms = memory->wall_ahead_ms;
         for (int i = 0; i < BATCH; i++) {
-            (void)draw(&state, 2);
+            (void)twins_draw(&state, 2);
             seeds[i] = state;
         }
         if (event == 0)

@@ -1,0 +1,430 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An audit: one snapshot, in which we check whether the schema's objects are there as they were
+ * made, and the rows of our own tables against each other. (Pages and indexes are PostgreSQL's own
+ * business: pg_amcheck.) Damage that keeps one question from being answered is a finding of its
+ * own; the others are still asked. What is no damage, but endangers what Stockade promises, is told
+ * as a warning. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "store/maintenance.h"
+#include "store/postgresql/pg.h"
+#include "store/postgresql/schema.h"
+#include "store/transfer.h"
+
+enum {
+    TEXT_MAX = 400,
+    SUBJECT_MAX = 160,
+    LIKE_IT_MAX = 100,           /* findings of one kind that are reported one by one */
+    TIMEOUT_MS = 10 * 60 * 1000, /* of one question */
+};
+
+struct audit {
+    struct audit_call *call;
+    struct pg pg;
+};
+
+/* 1 .. 2^53-1, as in fence/token.h. */
+#define AUDIT_TOKEN_MAX "9007199254740991"
+
+/* What must hold, as SQL that finds where it does not. Each statement gives, for every place, what
+ * it is about (a name or an id; NULL: nothing in particular) and what is wrong with it. */
+static const struct rule {
+    const char *kind, *sql;
+} rules[] = {
+    {"schema", "SELECT NULL::bytea, 'stockade.meta has ' || count(*) || ' rows, not 1'"
+               " FROM stockade.meta HAVING count(*) <> 1"},
+    {"schema", "SELECT NULL::bytea, 'stockade.meta has no usable session: ' || session"
+               " FROM stockade.meta WHERE session < 0"},
+    {"schema", "SELECT NULL::bytea, 'stockade.meta has no usable floor: ' || floor"
+               " FROM stockade.meta WHERE floor NOT BETWEEN 0 AND " AUDIT_TOKEN_MAX},
+    {"schema", "SELECT NULL::bytea, 'the head of audit ' || quote_literal(chain) || ' is line '"
+               " || lines || ', ' || quote_literal(hash) FROM stockade.audit"
+               " WHERE lines < 1 OR length(chain) <> 32 OR length(hash) <> 64"},
+    {"schema", "SELECT NULL::bytea, count(*) || ' marks of session ' || session"
+               " || ', which has not been' FROM stockade.mark WHERE session NOT BETWEEN 1 AND"
+               " (SELECT session FROM stockade.meta) GROUP BY session"},
+    {"fence", "SELECT id, 'its name is of ' || octet_length(name) || ' bytes'"
+              " FROM stockade.resource WHERE octet_length(name) NOT BETWEEN 1 AND 512"},
+    {"fence", "SELECT name, count(*) || ' resources have this name' FROM stockade.resource"
+              " GROUP BY name HAVING count(*) > 1"},
+    {"fence", "SELECT name, 'its id is ' || id || ', which was not given out'"
+              " FROM stockade.resource, stockade.resource_id"
+              " WHERE id < 1 OR id > last_value + 999"},
+    {"fence", "SELECT name, 'its token is ' || token || ', not one of 1 to " AUDIT_TOKEN_MAX "'"
+              " FROM stockade.resource WHERE token NOT BETWEEN 0 AND " AUDIT_TOKEN_MAX},
+    {"fence", "SELECT name, 'its state is ' || state || ', and its token ' || token"
+              " FROM stockade.resource WHERE state NOT BETWEEN 0 AND 3"
+              " OR (state = 0) <> (token = 0)"},
+    {"fence", "SELECT name, 'it is held ' || holds || ' times in state ' || state"
+              " FROM stockade.resource WHERE (state = 1 AND holds < 1)"
+              " OR (state <> 1 AND holds <> 0)"},
+    {"fence", "SELECT name, 'its lease has a TTL of ' || ttl_ms || ' ms, connection '"
+              " || connection || ', and ' || octet_length(owner) || ' bytes for an owner'"
+              " FROM stockade.resource WHERE ttl_ms NOT BETWEEN 0 AND 86400000"
+              " OR connection < 0 OR octet_length(owner) > 512"},
+    {"fence", "SELECT name, 'it was granted in session ' || r.session || ', which has not been'"
+              " FROM stockade.resource r, stockade.meta m"
+              " WHERE r.session < 0 OR r.session > m.session"},
+    {"fence", "SELECT name, 'its fence changed at ' || changed_ms FROM stockade.resource"
+              " WHERE changed_ms < 0"},
+    {"fence", "SELECT name, 'receipts up to token ' || receipts_gone || ' are gone, and its"
+              " token is ' || token FROM stockade.resource, stockade.meta"
+              " WHERE receipts_gone < 0 OR receipts_gone > greatest(token, floor)"},
+    {"value", "SELECT name, 'its type is ' || type || ', and it has '"
+              " || CASE WHEN value IS NULL THEN 0 ELSE 1 END || ' strings and ' || count(field)"
+              " || ' fields, of which it counts ' || fields"
+              " FROM stockade.resource r LEFT JOIN (SELECT resource, field FROM stockade.field) f"
+              " ON f.resource = r.id GROUP BY r.id HAVING type NOT BETWEEN 0 AND 2"
+              " OR (type = 1) <> (value IS NOT NULL) OR (type = 2) <> (count(field) > 0)"
+              " OR fields <> count(field)"},
+    {"value", "SELECT resource, count(*) || ' fields of a resource that is not there'"
+              " FROM stockade.field f WHERE NOT EXISTS(SELECT FROM stockade.resource r"
+              " WHERE r.id = f.resource) GROUP BY resource"},
+    {"value", "SELECT resource, 'a field is of ' || octet_length(field) || ' bytes'"
+              " FROM stockade.field WHERE octet_length(field) NOT BETWEEN 1 AND 512"},
+    {"receipt", "SELECT resource, count(*) || ' receipts of a resource that is not there'"
+                " FROM stockade.receipt t WHERE NOT EXISTS(SELECT FROM stockade.resource r"
+                " WHERE r.id = t.resource) GROUP BY resource"},
+    {"receipt", "SELECT r.name, 'a receipt of token ' || t.token || ', and its token is '"
+                " || r.token FROM stockade.receipt t JOIN stockade.resource r"
+                " ON r.id = t.resource WHERE t.token NOT BETWEEN 1 AND r.token"},
+    {"receipt", "SELECT resource, 'a receipt with an ID of ' || octet_length(id)"
+                " || ' bytes, written at ' || written_ms FROM stockade.receipt"
+                " WHERE octet_length(id) NOT BETWEEN 1 AND 512 OR written_ms < 0"},
+    {"receipt", "SELECT r.name, 'receipts of token ' || t.token || ', which has ended, would"
+                " never be removed' FROM (SELECT DISTINCT resource, token FROM stockade.receipt)"
+                " t JOIN stockade.resource r ON r.id = t.resource"
+                " WHERE (r.state <> 1 OR t.token <> r.token) AND NOT EXISTS(SELECT FROM"
+                " stockade.retired e WHERE e.resource = t.resource AND e.token = t.token)"},
+    {"receipt", "SELECT r.name, 'receipts of token ' || token || ' would never be removed: its"
+                " end would not be noted' FROM stockade.resource r WHERE state = 1"
+                " AND receipts_token <> token AND EXISTS(SELECT FROM stockade.receipt t"
+                " WHERE t.resource = r.id AND t.token = r.token)"},
+    /* A resource that was forgotten may still be named here, one that never was may not. */
+    {"receipt", "SELECT resource, 'token ' || token || ' of it ended at ' || retired_ms"
+                " || ', as if it had been granted' FROM stockade.retired, stockade.resource_id"
+                " WHERE resource NOT BETWEEN 1 AND last_value + 999 OR retired_ms < 0"
+                " OR token NOT BETWEEN 1 AND " AUDIT_TOKEN_MAX},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'this is a copy, or another timeline, that no daemon has"
+                    " opened yet: the first one that does raises the floor' FROM stockade.meta"
+                    " WHERE identity IS NOT NULL AND (identity, timeline)"
+                    " IS DISTINCT FROM (stockade.identity(), stockade.timeline())"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, name || ' = off: a loss of power may lose or damage what"
+                    " was acknowledged' FROM pg_settings"
+                    " WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off'"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'no synchronous standby (synchronous_standby_names): a"
+                    " failover loses acknowledged writes' WHERE NOT stockade.is_replicated()"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'synchronous_commit = ' || reset_val"
+                    " || ' for programs of your own: their commits ' || CASE reset_val"
+                    " WHEN 'remote_write' THEN 'may be lost with the standby''s power'"
+                    " ELSE 'may be lost' END FROM pg_settings WHERE name = 'synchronous_commit'"
+                    " AND reset_val NOT IN ('on', 'remote_apply')"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'max_prepared_transactions = ' || setting"
+                    " || ': a prepared transaction keeps its row locks after its session has"
+                    " ended' FROM pg_settings WHERE name = 'max_prepared_transactions'"
+                    " AND setting::int > 0"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'the prepared transaction ' || quote_literal(gid)"
+                    " || ' of ' || quote_literal(owner) || ' is open since '"
+                    " || date_trunc('second', prepared) FROM pg_prepared_xacts"
+                    " WHERE database = current_database()"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'process ' || pid || ' (' || coalesce("
+                    "nullif(application_name, ''), usename, '?') || ') has a transaction open"
+                    " since ' || date_trunc('second', xact_start) || ', which keeps dead rows:"
+                    " tables grow' FROM pg_stat_activity WHERE datname = current_database()"
+                    " AND pid <> pg_backend_pid() AND xact_start < clock_timestamp()"
+                    " - interval '5 minutes'"},
+};
+
+__attribute__((format(printf, 3, 4))) static void report(struct audit *audit, const char *kind,
+                                                         const char *format, ...)
+{
+    char text[TEXT_MAX];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    for (char *at = text; *at != '\0'; at++)
+        if (*at < ' ' || *at > '~')
+            *at = '?';
+    audit->call->findings += strcmp(kind, AUDIT_WARNING) != 0;
+    audit->call->found(audit->call->watch.context, kind, text);
+}
+
+/* For people: an id, or a name in which bytes that are not plain ASCII are \xNN. */
+static const char *subject(const struct pg *pg, const PGresult *result, int row,
+                           char out[SUBJECT_MAX])
+{
+    struct bytes name = pg_value_bytes(pg, result, row, 0);
+    char *end = out;
+
+    if (pg->pq.PQftype(result, 0) == PG_INT8) {
+        text_print(out, SUBJECT_MAX, "resource %lld",
+                   (long long)pg_value_int64(pg, result, row, 0));
+        return out;
+    }
+    for (size_t i = 0; i < name.len; i++) {
+        unsigned char byte = (unsigned char)name.data[i];
+        bool plain = byte >= ' ' && byte <= '~' && byte != '\\';
+        if (end - out > SUBJECT_MAX - 10) {
+            strcpy(end, "...");
+            return out;
+        }
+        end += plain ? sprintf(end, "%c", byte) : sprintf(end, "\\x%02x", byte);
+    }
+    *end = '\0';
+    return out;
+}
+
+/* The rows of a question, in a trip of its own. NULL: it failed, which is a finding, unless the
+ * connection has. */
+static PGresult *ask(struct audit *audit, const char *what, const char *sql)
+{
+    struct pg *pg = &audit->pg;
+
+    if (pg->conn == NULL)
+        return NULL;
+    pg_send_text(pg, "SAVEPOINT stockade_check");
+    pg_send_text(pg, sql);
+    pg_send_text(pg, "RELEASE stockade_check");
+    pg_sync(pg);
+    pg->pq.PQclear(pg_take(pg));
+    PGresult *result = pg_take(pg);
+    if (pg_end(pg))
+        return result;
+    pg->pq.PQclear(result);
+    if (pg->conn == NULL)
+        return NULL;
+    report(audit, "postgresql", "%s cannot be checked: %s", what, pg->why);
+    (void)pg_run(pg, "ROLLBACK TO stockade_check");
+    return NULL;
+}
+
+static void run_rule(struct audit *audit, const struct rule *rule)
+{
+    const struct pg *pg = &audit->pg;
+    PGresult *result = ask(audit, rule->kind, rule->sql);
+    char name[SUBJECT_MAX];
+    int count = result != NULL ? pg->pq.PQntuples(result) : 0;
+
+    for (int i = 0; i < count && i < LIKE_IT_MAX; i++) {
+        struct bytes text = pg_value_bytes(pg, result, i, 1);
+        if (pg->pq.PQgetisnull(result, i, 0))
+            report(audit, rule->kind, "%.*s", (int)text.len, text.data);
+        else
+            report(audit, rule->kind, "%s: %.*s", subject(pg, result, i, name), (int)text.len,
+                   text.data);
+    }
+    pg->pq.PQclear(result);
+    if (count <= LIKE_IT_MAX)
+        return;
+    report(audit, rule->kind, "%d more like the last one", count - LIKE_IT_MAX);
+    if (strcmp(rule->kind, AUDIT_WARNING) != 0)
+        audit->call->findings += count - LIKE_IT_MAX - 1;
+}
+
+/* The schema's objects. What there has to be is what the schema's own SQL makes. */
+
+static const struct {
+    const char *create, *kind;
+} made_by[] = {
+    {"CREATE TABLE stockade.", "table"},
+    {"CREATE VIEW stockade.", "view"},
+    {"CREATE FUNCTION stockade.", "function"},
+    {"CREATE SEQUENCE stockade.", "sequence"},
+    {"CREATE INDEX ", "index"},
+};
+
+/* All objects in the schema but what belongs to one of them (rows types, indexes of keys). */
+static const char objects[] =
+    "SELECT CASE relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'table' WHEN 'v' THEN 'view'"
+    " WHEN 'S' THEN 'sequence' WHEN 'i' THEN 'index' ELSE 'relation' END, relname::text, NULL"
+    " FROM pg_class c WHERE relnamespace = 'stockade'::regnamespace AND relkind NOT IN ('c', 't')"
+    " AND NOT EXISTS(SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass"
+    " AND d.objid = c.oid AND d.deptype = 'i')"
+    " UNION ALL SELECT 'function', proname::text, prosrc FROM pg_proc"
+    " WHERE pronamespace = 'stockade'::regnamespace"
+    " UNION ALL SELECT 'trigger', tgname || ' on ' || tgrelid::regclass::text, NULL"
+    " FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid"
+    " WHERE relnamespace = 'stockade'::regnamespace AND NOT tgisinternal";
+
+/* The name that stands at `at`, up to what ends it there. */
+static struct bytes name_at(const char *at)
+{
+    return (struct bytes){at, strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789")};
+}
+
+/* Is it the function of a guard? */
+static bool is_of_guard(struct bytes name)
+{
+    static const char begins[] = "guard_";
+    size_t len = sizeof begins - 1;
+
+    return name.len > len && memcmp(name.data, begins, len) == 0 &&
+           strspn(name.data + len, "0123456789") == name.len - len;
+}
+
+/* Is the object one that a step makes? */
+static bool is_made(const char *kind, struct bytes name)
+{
+    const char *step;
+
+    for (int64_t version = 0; (step = pg_schema_step(version)) != NULL; version++)
+        for (size_t i = 0; i < sizeof made_by / sizeof *made_by; i++) {
+            size_t len = strlen(made_by[i].create);
+            if (strcmp(kind, made_by[i].kind) != 0)
+                continue;
+            for (const char *at = step; (at = strstr(at, made_by[i].create)) != NULL;) {
+                at += len;
+                if (bytes_equal(name_at(at), name))
+                    return true;
+            }
+        }
+    return false;
+}
+
+/* Is the function's text in a step, as it stands there? */
+static bool is_written(const char *text)
+{
+    const char *step;
+
+    for (int64_t version = 0; (step = pg_schema_step(version)) != NULL; version++)
+        if (strstr(step, text) != NULL)
+            return true;
+    return false;
+}
+
+static bool is_there(const struct audit *audit, const PGresult *result, const char *kind,
+                     struct bytes name)
+{
+    const struct pg *pg = &audit->pg;
+
+    for (int i = 0; i < pg->pq.PQntuples(result); i++)
+        if (bytes_equal(pg_value_bytes(pg, result, i, 0), bytes_of(kind)) &&
+            bytes_equal(pg_value_bytes(pg, result, i, 1), name))
+            return true;
+    return false;
+}
+
+static void find_gone(struct audit *audit, const PGresult *result)
+{
+    const char *step;
+
+    for (int64_t version = 0; (step = pg_schema_step(version)) != NULL; version++)
+        for (size_t i = 0; i < sizeof made_by / sizeof *made_by; i++)
+            for (const char *at = step; (at = strstr(at, made_by[i].create)) != NULL;) {
+                at += strlen(made_by[i].create);
+                struct bytes name = name_at(at);
+                if (!is_there(audit, result, made_by[i].kind, name))
+                    report(audit, "schema", "the %s %.*s is gone", made_by[i].kind, (int)name.len,
+                           name.data);
+            }
+}
+
+static void check_schema(struct audit *audit)
+{
+    const struct pg *pg = &audit->pg;
+    PGresult *result = ask(audit, "the schema", objects);
+    char kind[16];
+
+    if (result == NULL)
+        return;
+    find_gone(audit, result);
+    for (int i = 0; i < pg->pq.PQntuples(result); i++) {
+        struct bytes name = pg_value_bytes(pg, result, i, 1);
+        struct bytes text = pg_value_bytes(pg, result, i, 2);
+        struct bytes said = pg_value_bytes(pg, result, i, 0);
+        text_print(kind, sizeof kind, "%.*s", (int)said.len, said.data);
+        if (strcmp(kind, "function") == 0 && is_of_guard(name))
+            continue;
+        if (!is_made(kind, name))
+            report(audit, "schema", "the %s %.*s is not Stockade's", kind, (int)name.len,
+                   name.data);
+        else if (text.len > 0 && !is_written(text.data)) /* libpq ends values with a zero */
+            report(audit, "schema", "the %s %.*s was altered", kind, (int)name.len, name.data);
+    }
+    pg->pq.PQclear(result);
+}
+
+/* Guards are checked where they are made: by the schema's own function. */
+static void check_guards(struct audit *audit)
+{
+    static const struct rule rule = {
+        "guard", "SELECT NULL::bytea, kind || ': ' || problem FROM stockade.guard_problems()"
+                 " WHERE kind NOT LIKE 'prepared transaction%'"}; /* a warning of ours */
+    const struct pg *pg = &audit->pg;
+    PGresult *result =
+        ask(audit, "guards", "SELECT to_regprocedure('stockade.guard_problems()') IS NOT NULL");
+    bool there = result != NULL && pg_value_bool(pg, result, 0, 0);
+
+    pg->pq.PQclear(result);
+    if (there)
+        run_rule(audit, &rule);
+}
+
+static void count_rows(struct audit *audit)
+{
+    PGresult *result = ask(audit, "how many rows there are",
+                           "SELECT (SELECT count(*) FROM stockade.resource), (SELECT count(*) FROM"
+                           " stockade.resource WHERE type <> 0),"
+                           " (SELECT count(*) FROM stockade.receipt)");
+
+    if (result == NULL)
+        return;
+    audit->call->resources = pg_value_int64(&audit->pg, result, 0, 0);
+    audit->call->values = pg_value_int64(&audit->pg, result, 0, 1);
+    audit->call->receipts = pg_value_int64(&audit->pg, result, 0, 2);
+    audit->pg.pq.PQclear(result);
+}
+
+static bool go_on(void *context)
+{
+    const struct maintenance_watch *watch = context;
+    return watch->step == NULL || watch->step(watch->context, "checking", 0, 0);
+}
+
+static bool begin(struct audit *audit)
+{
+    struct pg *pg = &audit->pg;
+
+    if (!pg_connect(pg) ||
+        !pg_run(pg, "SET lock_timeout = '10s'; SET client_connection_check_interval = '1s'"))
+        return false;
+    int64_t version = pg_schema_recognise(pg);
+    if (version == 0)
+        text_print(pg->why, sizeof pg->why, "there is no store in this database");
+    else if (version > 0 && version < pg_schema_version())
+        text_print(pg->why, sizeof pg->why,
+                   "it has schema version %lld, and this program needs %lld: run this version's "
+                   "stockaded on it once",
+                   (long long)version, (long long)pg_schema_version());
+    return version == pg_schema_version() &&
+           pg_run(pg, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+}
+
+bool store_postgresql_audit(struct audit_call *call, char *why, size_t why_size)
+{
+    struct audit audit = {.call = call,
+                          /* not "stockade ...", which daemons take for one of them */
+                          .pg = {.uri = call->store,
+                                 .name = "stockade-check",
+                                 .timeout_ms = TIMEOUT_MS,
+                                 .go_on = go_on,
+                                 .go_on_context = &call->watch}};
+    bool begun = begin(&audit);
+
+    if (begun) {
+        check_schema(&audit);
+        for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+            run_rule(&audit, &rules[i]);
+        check_guards(&audit);
+        count_rows(&audit);
+    }
+    bool read = begun && audit.pg.conn != NULL;
+    if (!read)
+        text_print(why, why_size, "%s", audit.pg.why);
+    pg_drop(&audit.pg);
+    return read;
+}

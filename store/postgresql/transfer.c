@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rows out of a store in PostgreSQL, or into one: store/transfer.h. They go by COPY, in one
+ * transaction, under the lock that every daemon's changes take (PG_FLOOR_ALONE) and locks of the
+ * tables, for what others do to fences. Reads of daemons go on beside it, and see the old rows
+ * until the commit: so rows are deleted, and no table is truncated. */
+#include "store/transfer.h"
+
+#include <arpa/inet.h>
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fence/base/check.h"
+#include "fence/base/mem.h"
+#include "fence/base/uri.h"
+#include "store/postgresql/pg.h"
+#include "store/postgresql/schema.h"
+#include "store/postgresql/statements.h"
+
+enum {
+    TIMEOUT_MS = 10 * 60 * 1000, /* a server that does nothing at all for so long */
+    PIECE_BYTES = 1 << 16,
+};
+
+/* A stopped move must not hold the daemons up for ever. */
+static const char setup[] = "SET lock_timeout = '10s';"
+                            "SET idle_in_transaction_session_timeout = '60s';"
+                            "SET client_connection_check_interval = '1s'";
+
+static const char hold[] =
+    "BEGIN; LOCK TABLE stockade.meta, stockade.resource, stockade.field, stockade.receipt,"
+    " stockade.retired, stockade.audit IN EXCLUSIVE MODE";
+
+struct pg_transfer {
+    struct transfer base;
+    char *uri; /* owned; has a password */
+    enum transfer_use use;
+    struct pg pg;
+    /* What is put. */
+    bool copying;
+    enum transfer_table table;
+    struct buf piece;
+};
+
+/* With the columns of transfer.h: what is selected, and what they are when they are put. */
+static const struct {
+    const char *select, *put;
+} sql_of[TRANSFER_TABLES] = {
+    [TRANSFER_RESOURCES] =
+        {"SELECT id, name, token, state, type, anonymous, holds, ttl_ms, session, connection,"
+         " changed_ms, receipts_gone, receipts_token, fields, owner, value"
+         " FROM stockade.resource ORDER BY id",
+         "stockade.resource(id, name, token, state, type, anonymous, holds, ttl_ms, session,"
+         " connection, changed_ms, receipts_gone, receipts_token, fields, owner, value)"},
+    [TRANSFER_FIELDS] = {"SELECT resource, field, value FROM stockade.field"
+                         " ORDER BY resource, field",
+                         "stockade.field(resource, field, value)"},
+    [TRANSFER_RECEIPTS] = {"SELECT resource, id, token, fingerprint, resp3, written_ms, reply"
+                           " FROM stockade.receipt ORDER BY resource, id",
+                           "stockade.receipt(resource, id, token, fingerprint, resp3, written_ms,"
+                           " reply)"},
+    /* What was forgotten has no receipts. */
+    [TRANSFER_RETIRED] = {"SELECT resource, token, retired_ms FROM stockade.retired"
+                          " WHERE resource IN (SELECT id FROM stockade.resource) ORDER BY number",
+                          "stockade.retired(resource, token, retired_ms)"},
+    [TRANSFER_HEADS] = {"SELECT chain, lines, hash FROM stockade.audit", NULL},
+};
+
+static struct pg_transfer *of(struct transfer *transfer)
+{
+    return (struct pg_transfer *)transfer;
+}
+
+static bool explain(struct pg_transfer *transfer)
+{
+    bool locked = strcmp(transfer->pg.sqlstate, "55P03") == 0;
+
+    text_print(transfer->base.why, sizeof transfer->base.why, "%s: %s", transfer->base.label,
+               locked ? "another transaction has had a lock on the store for 10 s"
+                      : transfer->pg.why);
+    return false;
+}
+
+static bool exec(struct pg_transfer *transfer, const char *commands)
+{
+    return (transfer->pg.conn != NULL && pg_run(&transfer->pg, commands)) || explain(transfer);
+}
+
+/* The rows of a query, at least one. NULL: it failed. */
+static PGresult *query(struct pg_transfer *transfer, const char *text)
+{
+    struct pg *pg = &transfer->pg;
+
+    pg_send_text(pg, text);
+    pg_sync(pg);
+    PGresult *result = pg_take(pg);
+    if (pg_end(pg) && pg->pq.PQntuples(result) > 0)
+        return result;
+    pg->pq.PQclear(result);
+    (void)explain(transfer);
+    return NULL;
+}
+
+static bool begin(struct transfer *base)
+{
+    return exec(of(base), of(base)->use == TRANSFER_READ
+                              ? "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+                              : hold);
+}
+
+static void take_text(const struct pg *pg, const PGresult *result, int column, char *out,
+                      size_t size)
+{
+    struct bytes text = pg_value_bytes(pg, result, 0, column);
+    text_print(out, size, "%.*s", (int)text.len, text.data);
+}
+
+static bool facts(struct transfer *base, struct transfer_facts *facts)
+{
+    const struct pg *pg = &of(base)->pg;
+    PGresult *result =
+        query(of(base), "SELECT session, floor,"
+                        " (SELECT coalesce(max(token), 0) FROM stockade.resource), " PG_NOW ","
+                        " greatest((SELECT last_value + 999 FROM stockade.resource_id),"
+                        " (SELECT max(id) FROM stockade.resource)),"
+                        " (SELECT count(*) FROM stockade.resource)"
+                        " + (SELECT count(*) FROM stockade.field)"
+                        " + (SELECT count(*) FROM stockade.receipt)"
+                        " + (SELECT count(*) FROM stockade.retired)"
+                        " + (SELECT count(*) FROM stockade.audit),"
+                        " identity IS NOT NULL AND (identity, timeline)"
+                        " IS DISTINCT FROM (stockade.identity(), stockade.timeline()),"
+                        " (SELECT count(*) FROM stockade.resource),"
+                        " move_part::int8, move_id, move_where FROM stockade.meta");
+
+    if (result == NULL)
+        return false;
+    *facts = (struct transfer_facts){
+        .session = pg_value_int64(pg, result, 0, 0),
+        .floor = pg_value_int64(pg, result, 0, 1),
+        .token = pg_value_int64(pg, result, 0, 2),
+        .now_ms = pg_value_int64(pg, result, 0, 3),
+        .ids = pg_value_int64(pg, result, 0, 4),
+        .rows = pg_value_int64(pg, result, 0, 5),
+        .strange = pg_value_bool(pg, result, 0, 6),
+        .resources = pg_value_int64(pg, result, 0, 7),
+        .mark.part = (enum transfer_part)pg_value_int64(pg, result, 0, 8),
+    };
+    take_text(pg, result, 9, facts->mark.id, sizeof facts->mark.id);
+    take_text(pg, result, 10, facts->mark.where, sizeof facts->mark.where);
+    pg->pq.PQclear(result);
+    return true;
+}
+
+/* Reading: a stream of tuples, in pieces of any length. */
+
+static const char signature[11] = "PGCOPY\n\377\r\n";
+
+struct stream {
+    struct pg_transfer *transfer;
+    struct buf data;
+    size_t at;
+    bool more;
+};
+
+/* Are there so many bytes more? Fetches them. */
+static bool has(struct stream *stream, size_t len)
+{
+    while (stream->data.len - stream->at < len) {
+        if (!stream->more || !pg_copy_take(&stream->transfer->pg, &stream->data, &stream->more))
+            return false;
+    }
+    return true;
+}
+
+static int64_t number(struct stream *stream, size_t len)
+{
+    int64_t value = len > 0 && stream->data.data[stream->at] < 0 ? -1 : 0;
+
+    for (size_t i = 0; i < len; i++)
+        value = (int64_t)((uint64_t)value << 8 | (unsigned char)stream->data.data[stream->at + i]);
+    stream->at += len;
+    return value;
+}
+
+/* The next tuple. The cells' bytes are offsets until it is whole, for the buffer moves. */
+static bool take_tuple(struct stream *stream, const char *columns, struct transfer_cell *cells,
+                       bool *end)
+{
+    size_t offsets[TRANSFER_COLUMNS_MAX];
+    int count;
+
+    buf_consume(&stream->data, stream->at);
+    stream->at = 0;
+    if (!has(stream, 2))
+        return false;
+    count = (int)number(stream, 2);
+    *end = count == -1;
+    if (*end)
+        return true;
+    check(count == (int)strlen(columns));
+    for (int i = 0; i < count; i++) {
+        if (!has(stream, 4))
+            return false;
+        int64_t len = number(stream, 4);
+        cells[i] = (struct transfer_cell){.is_null = len < 0};
+        if (len < 0)
+            continue;
+        if (!has(stream, (size_t)len))
+            return false;
+        offsets[i] = stream->at;
+        cells[i].bytes.len = (size_t)len;
+        if (columns[i] != 'y' && columns[i] != 'Y' && columns[i] != 't')
+            cells[i].number = number(stream, (size_t)len);
+        else
+            stream->at += (size_t)len;
+    }
+    for (int i = 0; i < count; i++)
+        if (!cells[i].is_null)
+            cells[i].bytes.data = stream->data.data + offsets[i];
+    return true;
+}
+
+static bool each_tuple(struct stream *stream, const char *columns, transfer_row *row, void *context)
+{
+    struct transfer_cell cells[TRANSFER_COLUMNS_MAX];
+    bool end = false;
+
+    if (!has(stream, sizeof signature + 8))
+        return false;
+    stream->at = sizeof signature + 8;
+    while (take_tuple(stream, columns, cells, &end)) {
+        if (end)
+            return !has(stream, 1) && !stream->more && !stream->transfer->pg.failed;
+        if (!row(context, cells))
+            return false;
+    }
+    return false;
+}
+
+static bool each(struct transfer *base, enum transfer_table table, transfer_row *row, void *context)
+{
+    struct pg_transfer *transfer = of(base);
+    struct stream stream = {.transfer = transfer, .more = true};
+    char copy[700];
+
+    text_print(copy, sizeof copy, "COPY (%s) TO STDOUT (FORMAT binary)", sql_of[table].select);
+    if (!pg_copy_start(&transfer->pg, copy))
+        return explain(transfer);
+    bool good = each_tuple(&stream, transfer_columns(table), row, context);
+    buf_free(&stream.data);
+    if (!good && (transfer->pg.failed || transfer->pg.conn == NULL))
+        return explain(transfer);
+    if (!good) /* the row's own reason; what is still to come is not wanted */
+        pg_drop(&transfer->pg);
+    return good;
+}
+
+/* Writing. */
+
+static void put_number(struct buf *buf, int64_t number, size_t len)
+{
+    uint64_t value = htobe64((uint64_t)number);
+
+    check(len <= sizeof value);
+    buf_append(buf, (const char *)&value + sizeof value - len, len);
+}
+
+static bool flush(struct pg_transfer *transfer)
+{
+    bool sent = pg_copy_put(&transfer->pg, buf_bytes(&transfer->piece));
+
+    buf_clear(&transfer->piece);
+    return sent || explain(transfer);
+}
+
+static bool start(struct pg_transfer *transfer, enum transfer_table table)
+{
+    char copy[400];
+
+    text_print(copy, sizeof copy, "COPY %s FROM STDIN (FORMAT binary)", sql_of[table].put);
+    if (!pg_copy_start(&transfer->pg, copy))
+        return explain(transfer);
+    transfer->copying = true;
+    transfer->table = table;
+    buf_append(&transfer->piece, signature, sizeof signature);
+    put_number(&transfer->piece, 0, 8);
+    return true;
+}
+
+/* Ends what is being put. */
+static bool finish(struct pg_transfer *transfer)
+{
+    if (!transfer->copying)
+        return true;
+    put_number(&transfer->piece, -1, 2);
+    transfer->copying = false;
+    return flush(transfer) && (pg_copy_put_end(&transfer->pg, NULL) || explain(transfer));
+}
+
+static void put_cell(struct buf *buf, char column, const struct transfer_cell *cell)
+{
+    size_t len = column == 's' ? 2 : column == 'b' ? 1 : 8;
+
+    if (cell->is_null) {
+        put_number(buf, -1, 4);
+    } else if (column == 'y' || column == 'Y' || column == 't') {
+        put_number(buf, (int64_t)cell->bytes.len, 4);
+        buf_append_bytes(buf, cell->bytes);
+    } else {
+        put_number(buf, (int64_t)len, 4);
+        put_number(buf, cell->number, len);
+    }
+}
+
+/* As SQL that gives the text, whatever is in it. */
+static void quote(struct buf *sql, const char *text, size_t len)
+{
+    buf_append_text(sql, "convert_from('\\x");
+    for (size_t i = 0; i < len; i++)
+        buf_printf(sql, "%02x", (unsigned char)text[i]);
+    buf_append_text(sql, "', 'UTF8')");
+}
+
+static bool exec_buf(struct pg_transfer *transfer, struct buf *sql)
+{
+    buf_append(sql, "", 1);
+    bool good = exec(transfer, sql->data);
+    buf_free(sql);
+    return good;
+}
+
+/* Of two heads of a chain the later one stays. Of no identity: the audit sees that the store is not
+ * the one that it was. */
+static bool put_head(struct pg_transfer *transfer, const struct transfer_cell *cells)
+{
+    struct buf sql = {0};
+
+    buf_append_text(&sql, "INSERT INTO stockade.audit(chain, lines, hash, identity) VALUES(");
+    quote(&sql, cells[0].bytes.data, cells[0].bytes.len);
+    buf_printf(&sql, ", %lld, ", (long long)cells[1].number);
+    quote(&sql, cells[2].bytes.data, cells[2].bytes.len);
+    buf_append_text(&sql, ", '') ON CONFLICT (chain) DO UPDATE SET lines = excluded.lines,"
+                          " hash = excluded.hash WHERE excluded.lines > audit.lines");
+    return exec_buf(transfer, &sql);
+}
+
+static bool put(struct transfer *base, enum transfer_table table, const struct transfer_cell *cells)
+{
+    struct pg_transfer *transfer = of(base);
+    const char *columns = transfer_columns(table);
+
+    if (transfer->copying && table != transfer->table && !finish(transfer))
+        return false;
+    if (sql_of[table].put == NULL)
+        return put_head(transfer, cells);
+    if (!transfer->copying && !start(transfer, table))
+        return false;
+    put_number(&transfer->piece, (int64_t)strlen(columns), 2);
+    for (int i = 0; columns[i] != '\0'; i++)
+        put_cell(&transfer->piece, columns[i], &cells[i]);
+    return transfer->piece.len < PIECE_BYTES || flush(transfer);
+}
+
+static bool clear(struct transfer *base)
+{
+    return exec(of(base), "DELETE FROM stockade.resource; DELETE FROM stockade.field;"
+                          "DELETE FROM stockade.receipt; DELETE FROM stockade.retired;"
+                          "UPDATE stockade.audit SET identity = ''");
+}
+
+static bool revoke(struct transfer *base, int64_t *count)
+{
+    struct pg_transfer *transfer = of(base);
+
+    if (!finish(transfer))
+        return false;
+    PGresult *result = query(transfer, "SELECT count(*) FROM stockade.resource WHERE state = 1");
+    if (result == NULL)
+        return false;
+    *count = pg_value_int64(&transfer->pg, result, 0, 0);
+    transfer->pg.pq.PQclear(result);
+    return exec(transfer, transfer->pg.texts[PG_FLUSH_RETIRE]) &&
+           exec(transfer, transfer->pg.texts[PG_REVOKE_ALL]);
+}
+
+/* Daemons plan by what they know of the tables, which may have been empty. */
+static bool set(struct transfer *base, int64_t session, int64_t floor)
+{
+    struct buf sql = {0};
+
+    if (!finish(of(base)))
+        return false;
+    buf_printf(&sql,
+               "UPDATE stockade.meta SET session = %lld, floor = %lld;"
+               "SELECT setval('stockade.resource_id', greatest(last_value,"
+               " (SELECT max(id) FROM stockade.resource))) FROM stockade.resource_id;"
+               "ANALYZE stockade.resource, stockade.field, stockade.receipt, stockade.retired",
+               (long long)session, (long long)floor);
+    return exec_buf(of(base), &sql);
+}
+
+static bool mark(struct transfer *base, const struct transfer_mark *mark)
+{
+    struct buf sql = {0};
+
+    buf_printf(&sql, "UPDATE stockade.meta SET move_part = %d, move_id = ", mark->part);
+    quote(&sql, mark->id, strlen(mark->id));
+    buf_append_text(&sql, ", move_where = ");
+    quote(&sql, mark->where, strlen(mark->where));
+    return exec_buf(of(base), &sql);
+}
+
+/* With a warning, it waits for no standby any more, and may be lost. */
+static bool commit(struct transfer *base)
+{
+    struct pg_transfer *transfer = of(base);
+    return exec(transfer, "COMMIT") && (!transfer->pg.warned || explain(transfer));
+}
+
+static void undo(struct transfer *base)
+{
+    struct pg_transfer *transfer = of(base);
+
+    if (transfer->pg.conn != NULL && transfer->copying)
+        (void)pg_copy_put_end(&transfer->pg, "given up");
+    transfer->copying = false;
+    buf_clear(&transfer->piece);
+    if (transfer->pg.conn != NULL)
+        (void)pg_run(&transfer->pg, "ROLLBACK");
+}
+
+static void close_it(struct transfer *base)
+{
+    struct pg_transfer *transfer = of(base);
+
+    pg_drop(&transfer->pg);
+    buf_free(&transfer->piece);
+    mem_free_secret(transfer->uri);
+    free(transfer);
+}
+
+static const struct transfer_impl impl = {
+    .begin = begin,
+    .facts = facts,
+    .each = each,
+    .clear = clear,
+    .put = put,
+    .revoke = revoke,
+    .set = set,
+    .mark = mark,
+    .commit = commit,
+    .undo = undo,
+    .close = close_it,
+};
+
+static bool go_on(void *context)
+{
+    const struct transfer *transfer = context;
+    return transfer->watch.step == NULL ||
+           transfer->watch.step(transfer->watch.context, "waiting", 0, 0);
+}
+
+/* Is the store there, of this program's version? */
+static bool find(struct pg_transfer *transfer)
+{
+    struct pg *pg = &transfer->pg;
+
+    if (transfer->use == TRANSFER_FILL)
+        return pg_schema_prepare(pg);
+    int64_t version = pg_schema_recognise(pg);
+    if (version == 0)
+        text_print(pg->why, sizeof pg->why, "there is no store in this database");
+    else if (version > 0 && version != pg_schema_version())
+        text_print(pg->why, sizeof pg->why,
+                   "it has schema version %lld, and this program needs %lld: run this version's "
+                   "stockaded on it once",
+                   (long long)version, (long long)pg_schema_version());
+    return version == pg_schema_version();
+}
+
+static bool open_it(struct pg_transfer *transfer)
+{
+    struct pg *pg = &transfer->pg;
+
+    if (!pg_connect(pg) || !pg_run(pg, setup) || !find(transfer))
+        return explain(transfer);
+    PGresult *result =
+        query(transfer, "SELECT concat('database ', system_identifier, '/',"
+                        " (SELECT oid FROM pg_database WHERE datname = current_database()))"
+                        " FROM pg_control_system()");
+    if (result == NULL)
+        return false;
+    take_text(pg, result, 0, transfer->base.same, sizeof transfer->base.same);
+    pg->pq.PQclear(result);
+    return true;
+}
+
+struct transfer *transfer_postgresql(const char *uri, enum transfer_use use,
+                                     struct maintenance_watch watch, char *why, size_t why_size)
+{
+    static const char *const texts[] = {
+#define X(name, sql) sql,
+        PG_STATEMENT_MAP(X)
+#undef X
+    };
+    struct pg_transfer *transfer = mem_zalloc(sizeof *transfer);
+    struct buf label = {0};
+
+    transfer->base.impl = &impl;
+    transfer->base.watch = watch;
+    transfer->uri = mem_strdup(uri);
+    transfer->use = use;
+    transfer->pg = (struct pg){.uri = transfer->uri,
+                               .name = "stockade-maintenance",
+                               .texts = texts,
+                               .timeout_ms = TIMEOUT_MS,
+                               .go_on = go_on,
+                               .go_on_context = transfer};
+    uri_append_masked(&label, uri);
+    text_print(transfer->base.label, sizeof transfer->base.label, "%.*s", (int)label.len,
+               label.data);
+    buf_free(&label);
+    if (open_it(transfer))
+        return &transfer->base;
+    text_print(why, why_size, "%s", transfer->base.why);
+    close_it(&transfer->base);
+    return NULL;
+}

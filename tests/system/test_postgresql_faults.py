@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a server of PostgreSQL refuses, or cannot do: one clear line, to the client and in the log,
+and the daemon goes on by itself once it can be done."""
+
+import contextlib
+import os
+import subprocess
+import time
+
+import pytest
+
+from harness.limits import Seconds, patience, wait_until
+from harness.postgres import SUPERUSER, USER, Postgres
+from harness.replicated import Replicated
+from harness.resp import ReplyError
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+
+FILLED_BYTES = 100_000
+TIMEOUT_S = 5  # of the store: POSTGRESQL.md
+SLACK_S = 2
+
+
+def complaints(daemon):
+    """Its lines about the store."""
+    return [line for line in daemon.log().splitlines() if "store " in line]
+
+
+def assert_told(daemon, text, secret=None):
+    """It starts all the same, each client hears why nothing goes, and the log has one line for each
+    of its connections, however often it tries again."""
+    client = daemon.client()
+    assert client("PING") == "PONG"
+    for command in [("ACQUIRE", "sku:1", 1000), ("GET", "sku:1"), ("ACQUIRE", "sku:1", 1000)]:
+        client.refused("STORE", *command, text=text)
+    lines = complaints(daemon)
+    assert 1 <= len(lines) == len(set(lines)) <= 4, lines
+    assert secret is None or secret not in daemon.log()
+
+
+def await_grant(daemon):
+    wait_until(lambda: not isinstance(daemon.client().ask("ACQUIRE", "sku:1", 60000), ReplyError),
+               "the daemon has found its database", 15)
+
+
+def test_a_pool_in_between_is_refused(rig, database, bouncer):
+    assert_told(rig.daemon(store=bouncer.uri(database)),
+                "a connection pool stands between .* name the server itself")
+    assert database.sql("SELECT FROM pg_namespace WHERE nspname = 'stockade'") == []
+
+
+def test_a_wrong_password_is_told_and_shown_to_nobody(rig, database):
+    database.server.sql("CREATE ROLE secretive LOGIN PASSWORD 'right' IN ROLE password")
+    rig.ends.append(lambda: database.server.sql("DROP ROLE secretive"))
+    assert_told(rig.daemon(store=database.uri_with("secretive:mistaken")),
+                'password authentication failed for user "secretive"', secret="mistaken")
+
+
+def test_a_role_that_may_not_create_the_schema_is_told_the_right_it_lacks(rig, database):
+    database.server.sql("CREATE ROLE visitor LOGIN")
+    rig.ends.append(lambda: database.server.sql("DROP ROLE visitor"))
+    daemon = rig.daemon(store=database.uri_with("visitor"))
+    assert_told(daemon, f"permission denied for database {database.name}")
+    database.server.sql(f"GRANT CREATE ON DATABASE {database.name} TO visitor")
+    await_grant(daemon)
+    rig.processes.remove(daemon)
+    daemon.close_clients()
+    daemon.stop()
+    database.sql("DROP SCHEMA stockade CASCADE", user=SUPERUSER)
+    database.server.sql(f"REVOKE CREATE ON DATABASE {database.name} FROM visitor")
+
+
+def test_a_limit_of_connections_is_told_until_it_is_lifted(rig, database):
+    database.server.sql(f"ALTER DATABASE {database.name} CONNECTION LIMIT 0")
+    daemon = rig.daemon(store=database.uri)
+    assert_told(daemon, "too many connections for database")
+    database.server.sql(f"ALTER DATABASE {database.name} CONNECTION LIMIT -1")
+    await_grant(daemon)
+
+
+def test_a_standby_is_refused_by_name(rig):
+    group = Replicated(rig, standbys=1)
+    database = group.database()
+    group.await_replayed()
+    standby, = group.standbys
+    assert_told(rig.daemon(store=standby.uri(database)), "standby, which is read-only: name the "
+                                                         "primary, or all hosts")
+
+
+@pytest.mark.slow
+def test_a_server_that_hangs_costs_each_command_no_more_than_the_timeout(rig):
+    own = Postgres(rig)
+    daemon = rig.daemon(store=own.database().uri)
+    token = daemon.client().token("sku:1")
+    with own.frozen():
+        for command in [("GET", "sku:1"), ("FENCED", token, "SET", "sku:1", "1"),
+                        ("GET", "sku:1"), ("FENCED", token, "SET", "sku:1", "1"),
+                        ("ACQUIRE", "sku:2", 1000)]:
+            begun = time.monotonic()
+            daemon.client().refused("STORE", *command, timeout=patience(4 * TIMEOUT_S))
+            assert Seconds(begun) < patience(TIMEOUT_S + SLACK_S)
+    wait_until(lambda: daemon.client().ask("FENCED", token, "SET", "sku:1", "2") == "OK",
+               "it goes on", 15)
+
+
+@contextlib.contextmanager
+def small_disk(folder, size):
+    """Of its own, in memory."""
+    folder.mkdir()
+    if os.getuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "stockade",
+                                           folder], check=False).returncode != 0:
+        pytest.skip("only root can mount a disk")
+    try:
+        subprocess.run(["chown", USER, folder], check=True)
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def test_a_full_disk_of_the_server_refuses_what_needs_room_and_nothing_is_lost(rig):
+    own = Postgres(rig)
+    with small_disk(own.folder / "small", "24m") as disk:
+        own.sql(f"CREATE TABLESPACE small LOCATION '{disk}'")
+        own.sql("CREATE DATABASE shop_small TEMPLATE template0 OWNER shop TABLESPACE small")
+        daemon = rig.daemon(store=own.uri("shop_small"))
+        client = daemon.client()
+        token, number = client.token("cart"), 0
+        while not isinstance(refusal := client.ask(
+                "FENCED", token, "HSET", "cart", number, os.urandom(FILLED_BYTES)), ReplyError):
+            number += 1
+        assert refusal.code == "STORE" and "No space left on device" in refusal.text, refusal
+        assert "\n" not in refusal.text and number > 10
+        assert client("HLEN", "cart") == number
+        assert client.ask("GET", "cart:2") is None  # reads go on
+        client.refused("STORE", "FENCED", token, "HSET", "cart", "more", os.urandom(FILLED_BYTES))
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        wait_until(lambda: client.ask("FENCED", token, "HSET", "cart", number, "1") == 1,
+                   "there is room again", 15)
+        assert client("HLEN", "cart") == number + 1
+        assert len([line for line in complaints(daemon) if "No space" in line]) <= 2
+        rig.processes.remove(daemon)
+        daemon.close_clients()
+        daemon.stop()
+        own.sql("DROP DATABASE shop_small")
+        own.sql("DROP TABLESPACE small")
