@@ -31,7 +31,7 @@ struct entry {
     struct table_node node;
     struct heap_node until; /* in the heap where it is our own */
     int64_t token;
-    int64_t changed_ms;          /* another daemon's: the row's, when it was looked at */
+    int64_t change;              /* another daemon's: the row's, when it was looked at */
     char nonce[LEASE_NONCE_LEN]; /* without a zero at the end */
     uint16_t name_len;
     char name[];
@@ -114,10 +114,11 @@ static bool is_news(const struct entry *entry, const struct lease_record *record
         return true;
     return record->token == entry->token && !record->this_run &&
            (memcmp(entry->nonce, record->nonce, LEASE_NONCE_LEN) != 0 ||
-            (is_foreign(entry) && record->changed_ms != entry->changed_ms));
+            (is_foreign(entry) && record->change != entry->change));
 }
 
-/* Another daemon's lease counts from the moment it is first seen, and so does each renewal. */
+/* Another daemon's lease counts from the moment it is first seen, and so does each renewal, but for
+ * what the store knows to be over of its time. */
 static struct entry *note_foreign(struct local *local, const struct lease_call *call,
                                   struct entry *entry, int64_t now_ms)
 {
@@ -126,9 +127,9 @@ static struct entry *note_foreign(struct local *local, const struct lease_call *
     if (entry == NULL)
         entry = add(local, call->resource);
     heap_remove(&local->ending, &entry->until);
-    entry->until.at_ms = now_ms + record->ttl_ms;
+    entry->until.at_ms = now_ms + record->ttl_ms - record->age_ms;
     entry->token = record->token;
-    entry->changed_ms = record->changed_ms;
+    entry->change = record->change;
     memcpy(entry->nonce, record->nonce, sizeof entry->nonce);
     return entry;
 }

@@ -76,7 +76,7 @@ struct store_op {
     store_done *done;
     int64_t submitted_us; /* on the store's clock, to measure its queue */
     enum stk_error error;
-    const char *why;  /* of STK_STORE, for people, as long as the store lives; NULL: unknown */
+    const char *why;  /* of STK_STORE, for people; good within `done`; NULL: unknown */
     struct list link; /* the store's own; so the next */
     int64_t waits_since_ms;
 };
@@ -92,9 +92,15 @@ enum store_state {
 struct store_stats {
     uint64_t commits, writes, reads, read_batches, failed_commits, foreign_commits;
     size_t writes_queued, reads_queued;
-    size_t batch_writes_max;         /* the largest batch so far */
-    struct durations queued;         /* writes, until their batch began */
-    struct durations commits_took;   /* those that changed something */
+    size_t batch_writes_max;       /* the largest batch so far */
+    struct durations queued;       /* writes, until their batch began */
+    struct durations commits_took; /* those that changed something */
+    /* Of a database that others use, too; else 0. */
+    uint64_t lock_waits;        /* operations that left their batch because a row was locked */
+    uint64_t batch_reruns;      /* batches that ran again: others were quicker, or it was cut off */
+    uint64_t backends_ended;    /* of daemons that stood still with rows locked */
+    uint64_t oldest_snapshot_s; /* how old it is, that keeps dead rows, as it was looked at last */
+    struct durations barriers;  /* reads, until what they tell is replicated */
     bool writer_rests, reader_rests; /* the thread has nothing to do */
     enum store_state state;
     char why[STORE_WHY_MAX]; /* of the state, for people; empty: STORE_FINE */
@@ -115,6 +121,11 @@ struct store_impl {
     bool (*flush)(struct store *store);
     /* Calls `done` for what is finished. Call it after `wake`, on the thread that submits. */
     void (*collect)(struct store *store);
+    /* From now on store_collect calls `on_freed` for resources whose lease was ended at another
+     * daemon, where txn_await has asked for it: hints, for one may be lost. NULL in a store that
+     * hears of nothing. */
+    void (*listen)(struct store *store, void (*on_freed)(void *context, struct bytes resource),
+                   void *context);
     /* For a store without threads (a simulator, a unit test): runs at most one batch of writes
      * and one of reads. Returns whether there was anything to do; store_collect delivers it. */
     bool (*step)(struct store *store);
@@ -133,10 +144,13 @@ struct store_impl {
 #define store_submit(store, op) ((store)->impl->submit((store), (op)))
 #define store_flush(store)      ((store)->impl->flush != NULL ? (store)->impl->flush(store) : false)
 #define store_collect(store)    ((store)->impl->collect(store))
-#define store_step(store)       ((store)->impl->step(store))
-#define store_lost(store)       ((store)->impl->lost(store))
-#define store_session(store)    ((store)->impl->session(store))
-#define store_stats(store)      ((store)->impl->stats(store))
-#define store_close(store)      ((store)->impl->close(store))
+#define store_hears(store)      ((store)->impl->listen != NULL)
+#define store_listen(store, on_freed, context)                                                     \
+    (store_hears(store) ? (store)->impl->listen((store), (on_freed), (context)) : (void)0)
+#define store_step(store)    ((store)->impl->step(store))
+#define store_lost(store)    ((store)->impl->lost(store))
+#define store_session(store) ((store)->impl->session(store))
+#define store_stats(store)   ((store)->impl->stats(store))
+#define store_close(store)   ((store)->impl->close(store))
 
 #endif

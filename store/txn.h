@@ -38,6 +38,9 @@ struct lease {
     int64_t connection; /* client id there, 0 = none */
     /* Read only: the store keeps them. */
     int64_t changed_ms;    /* when the fence was written last, or the row made; 0: no row */
+    int64_t change;        /* another number after each time that it was written */
+    int64_t age_ms;        /* so long ago that was at least, by a time that all who share the store
+                            * have; -1: there is none */
     int64_t receipts_gone; /* receipts of tokens up to this one may have been removed; where there
                             * is no row, any up to the floor */
 };
@@ -81,6 +84,9 @@ struct store_txn_impl {
                                 const struct lease *lease);
     enum stk_error (*lease)(struct store_txn *txn, const struct resource *resource,
                             struct lease *lease);
+    /* Whoever ends the live lease of this resource tells so: see store_listen. NULL in a store that
+     * hears of nothing. */
+    enum stk_error (*await)(struct store_txn *txn, const struct resource *resource);
     /* Calls `each` for resources with an id above `after` and a live fence (each_key: a value), in
      * the order of ids, until it returns false. */
     enum stk_error (*each_live)(struct store_txn *txn, int64_t after, txn_each_name each,
@@ -174,6 +180,7 @@ struct store_txn_impl {
 #define txn_resource_make(txn, ...)   ((txn)->impl->resource_make((txn), __VA_ARGS__))
 #define txn_fence_put(txn, ...)       ((txn)->impl->fence_put((txn), __VA_ARGS__))
 #define txn_lease(txn, ...)           ((txn)->impl->lease((txn), __VA_ARGS__))
+#define txn_await(txn, ...)           ((txn)->impl->await((txn), __VA_ARGS__))
 #define txn_each_live(txn, ...)       ((txn)->impl->each_live((txn), __VA_ARGS__))
 #define txn_each_key(txn, ...)        ((txn)->impl->each_key((txn), __VA_ARGS__))
 #define txn_count_keys(txn, ...)      ((txn)->impl->count_keys((txn), __VA_ARGS__))

@@ -45,7 +45,8 @@ struct lease_record {
     bool this_run;      /* granted by this very daemon since it started */
     bool earlier_run;   /* granted before this daemon opened the store, and not written since */
     bool unexpired;     /* not over, by what the store knows of its time */
-    int64_t changed_ms; /* when the row was written last: another number after each renewal */
+    int64_t change;     /* another number after each renewal */
+    int64_t age_ms;     /* so long ago at least it was granted or renewed; 0: may be just now */
     int64_t ttl_ms;     /* as granted or last renewed */
     int64_t holds;      /* entries of the owner that were not released */
     int64_t connection; /* the one that took it last, by its number at its daemon */

@@ -116,6 +116,19 @@ static void fail_queued(struct reach *reach, struct worker *worker, struct finis
     finished_close(finished, false);
 }
 
+/* Nobody is answered: the owner ends the process. */
+static void lose(const struct reach *reach, struct worker *worker, struct finished *finished)
+{
+    log_error(reach->log,
+              "store %s: the outcome of a commit will never be known: it was in doubt "
+              "for too long",
+              reach->txn.pg.name);
+    if (finished->wake != NULL)
+        finished->wake(finished->context);
+    while (!worker_stopping(worker))
+        pause_for(POLL_MS);
+}
+
 enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct finished *finished,
                           int64_t mark)
 {
@@ -128,6 +141,10 @@ enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct fin
             ended = pg_outcome(&reach->txn, mark);
         if (ended != PG_UNKNOWN)
             break;
+        if (atomic_load(&reach->txn.shared->lost)) {
+            lose(reach, worker, finished);
+            break;
+        }
         reach_failed(reach);
         fail_queued(reach, worker, finished);
         pause_for(POLL_MS);
@@ -161,6 +178,7 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
 {
     struct reach *reach = &apart->reach;
     struct pg_txn *txn = &reach->txn;
+    char why[STORE_WHY_MAX];
 
     if (!reach_ready(reach)) {
         reach_fail(reach, op);
@@ -174,12 +192,15 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
         if (ended == PG_UNKNOWN)
             ended = pg_find_out(reach, &apart->worker, apart->finished, txn->mark);
         if (ended == PG_COMMITTED) {
+            pg_watch_tell(apart->watch, &txn->set);
             reach_good(reach);
             return true;
         }
         txn->stop = PG_FAILED;
     }
     enum pg_stop stop = txn->stop;
+    if (stop == PG_LOCKED)
+        pg_watch_locked(apart->watch, &txn->set);
     pg_roll_back(txn);
     if (stop == PG_ON)
         return true;
@@ -188,8 +209,10 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
         reach_failed(reach);
         reach_fail(reach, op);
     }
-    if (stop == PG_LOCKED)
-        reasons_fail(reach->reasons, op, "another transaction has locked the resource's row");
+    if (stop == PG_LOCKED) {
+        blockers_why(&apart->watch->blockers, op->about, why);
+        reasons_fail(reach->reasons, op, why);
+    }
     return false;
 }
 

@@ -8,12 +8,14 @@
 #include <pthread.h>
 
 #include "store/postgresql/reach.h"
+#include "store/postgresql/watch.h"
 #include "store/worker.h"
 
 struct apart {
     struct reach reach;
     struct worker worker;
     struct finished *finished;
+    struct pg_watch *watch;
     /* Under the lock: what is under way, or queued. */
     pthread_mutex_t lock;
     struct list under_way;

@@ -26,6 +26,7 @@
     X(PQftype)                                                                                     \
     X(PQfreemem)                                                                                   \
     X(PQgetCopyData)                                                                               \
+    X(PQnotifies)                                                                                  \
     X(PQgetResult)                                                                                 \
     X(PQgetisnull)                                                                                 \
     X(PQgetlength)                                                                                 \

@@ -114,13 +114,14 @@ static enum stk_error fence_put(struct store_txn *base, const struct resource *r
     if (old.state == FENCE_LIVE && now->receipts_token == old.token &&
         (fence->token != old.token || fence->state != FENCE_LIVE))
         set_retire(&txn->set, resource->id, old.token);
-    int64_t receipts_gone = now->lease.receipts_gone;
+    int64_t receipts_gone = now->lease.receipts_gone, change = now->lease.change;
     now->resource.fence.token = fence->token;
     now->resource.fence.state = fence->state;
     now->lease = *lease;
     now->lease.owner = set_copy(&txn->set, lease->owner);
     now->lease.changed_ms = txn->now_ms;
     now->lease.receipts_gone = receipts_gone;
+    now->lease.change = change + 1;
     now->put_fence = true;
     return STK_OK;
 }
@@ -137,6 +138,21 @@ static enum stk_error lease(struct store_txn *base, const struct resource *resou
     if (row == NULL)
         return STK_STORE;
     *out = row->now.lease;
+    out->age_ms = pg_clock_age_ms(txn->now_ms, txn->since_ms, out->changed_ms);
+    return STK_OK;
+}
+
+static enum stk_error await(struct store_txn *base, const struct resource *resource)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row = row_of(txn, resource);
+
+    if (row == NULL)
+        return STK_STORE;
+    if (row->now.waited)
+        return STK_OK;
+    struct content *now = set_change(&txn->set, row);
+    now->waited = now->put_fence = true;
     return STK_OK;
 }
 
@@ -465,6 +481,7 @@ static const struct store_txn_impl operation_impl = {
     .resource_make = make,
     .fence_put = fence_put,
     .lease = lease,
+    .await = await,
     .each_live = pg_each_live,
     .each_key = pg_each_key,
     .count_keys = pg_count_keys,

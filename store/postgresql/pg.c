@@ -135,6 +135,7 @@ static void begin_trip(struct pg *pg)
     if (pg->expected == 0) {
         pg->failed = pg->warned = false;
         pg->why[0] = pg->sqlstate[0] = '\0';
+        pg->sent_ms = clock_now_ms(&clock_monotonic);
     }
 }
 
@@ -289,6 +290,25 @@ bool pg_end(struct pg *pg)
     }
     pg->pq.PQclear(result);
     return pg->conn != NULL && !pg->failed;
+}
+
+bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), void *context,
+             size_t *count)
+{
+    PGnotify *news;
+
+    if (pg->pq.PQconsumeInput(pg->conn) == 0 || pg->pq.PQstatus(pg->conn) != CONNECTION_OK) {
+        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        return false;
+    }
+    while ((news = pg->pq.PQnotifies(pg->conn)) != NULL) {
+        if (news->be_pid != pg->pq.PQbackendPID(pg->conn)) {
+            each(context, news->extra);
+            (*count)++;
+        }
+        pg->pq.PQfreemem(news);
+    }
+    return true;
 }
 
 /* Connecting. */

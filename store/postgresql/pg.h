@@ -38,6 +38,7 @@ struct pg {
 
     struct libpq pq; /* loaded by the first pg_connect */
     PGconn *conn;    /* NULL: not connected */
+    int64_t sent_ms; /* when the trip began, by clock_monotonic */
     int64_t deadline_ms;
     size_t expected; /* statements of the trip whose result was not taken */
     bool failed;     /* a statement of the trip has failed */
@@ -72,6 +73,7 @@ struct pg_params {
     " pg_catalog.set_config('statement_timeout', '0', false),"                                     \
     " pg_catalog.set_config('lock_timeout', '3s', false),"                                         \
     " pg_catalog.set_config('idle_in_transaction_session_timeout', '3s', false),"                  \
+    " pg_catalog.set_config('tcp_user_timeout', '3s', false),"                                     \
     " pg_catalog.set_config('synchronous_commit', CASE "                                           \
     "pg_catalog.current_setting('synchronous_commit')"                                             \
     " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)"
@@ -128,6 +130,10 @@ bool pg_copy_take(struct pg *pg, struct buf *data, bool *more);
 bool pg_copy_put(struct pg *pg, struct bytes data);
 /* `failure` not NULL: give up, for this reason. */
 bool pg_copy_put_end(struct pg *pg, const char *failure);
+/* Between trips: calls `each` for what others have sent with NOTIFY meanwhile, not for our own, and
+ * adds to `*count` how many. False: the connection has failed. */
+bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), void *context,
+             size_t *count);
 
 /* Of a result's row. */
 int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column);

@@ -24,7 +24,8 @@ static const char *const texts[] = {
 };
 
 static const char *const lane_names[] = {
-    "stockade writer", "stockade writer 2", "stockade apart", "stockade reader", "stockade slow",
+    "stockade writer", "stockade writer 2", "stockade apart",
+    "stockade reader", "stockade slow",     "stockade watch",
 };
 
 void reach_init(struct reach *reach, const char *uri, enum pg_lane_id lane,
@@ -103,10 +104,9 @@ bool reach_ready(struct reach *reach)
 void reach_note(struct reach *reach)
 {
     text_print(reach->why, sizeof reach->why, "%s",
-               reach->txn.renamed
-                   ? "the server's timeline, its replication or the store's place has "
-                     "changed"
-                   : reach->txn.pg.why);
+               reach->txn.renamed ? "the server's timeline, its replication, its clock or the "
+                                    "store's place has changed"
+                                  : reach->txn.pg.why);
 }
 
 void reach_failed(struct reach *reach)

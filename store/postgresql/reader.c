@@ -97,6 +97,7 @@ enum work_result pg_reader_work(void *context, struct list *batch, size_t count,
 {
     struct pg_reader *reader = context;
     struct list done;
+    int64_t start_us = clock_now_us(&clock_monotonic);
     bool good = false;
 
     (void)inlined;
@@ -110,6 +111,8 @@ enum work_result pg_reader_work(void *context, struct list *batch, size_t count,
     struct store_stats *stats = finished_add(reader->finished, &done);
     stats->reads += count;
     stats->read_batches++;
+    if (good)
+        durations_add(&stats->barriers, clock_now_us(&clock_monotonic) - start_us);
     finished_close(reader->finished, false);
     return WORK_DONE;
 }

@@ -40,6 +40,7 @@ struct content {
     bool cleared;             /* its fields in the database are to go, but for those that are put */
     struct resource resource; /* the fence's floor is left out */
     struct lease lease;
+    bool waited;            /* somebody at another daemon waits for the end of the lease */
     int64_t receipts_token; /* the newest one under which a receipt was written; 0: none */
     int64_t fields;
     struct bytes string; /* that is to be written */
@@ -52,6 +53,7 @@ struct row {
     struct bytes name;
     enum known known;
     bool stored;             /* it is in the database */
+    bool was_waited;         /* there: as content.waited */
     enum known fields;       /* all of them */
     enum known string_known; /* a large one is not read along */
     struct bytes string;     /* that is in the database */

@@ -9,9 +9,21 @@
     "SELECT id, name, token, state::int8, type::int8, holds, ttl_ms, session, connection,"         \
     " anonymous, owner, changed_ms, receipts_gone, receipts_token, fields,"                        \
     " coalesce(octet_length(value) <= 8192, true), CASE WHEN octet_length(value) <= 8192 THEN "    \
-    "value END"                                                                                    \
+    "value END, changes, waited"                                                                   \
     " FROM stockade.resource WHERE name = ANY($1)"
-#define PG_NOW "(extract(epoch FROM clock_timestamp()) * 1000)::int8"
+/* Who has locked a row, a backend `a` or a prepared transaction `p`: its number, its state's, is it
+ * of our kind, does it wait for its client, and a text for people. */
+#define PG_HOLDER_STATE "coalesce((extract(epoch FROM a.state_change) * 1000000)::int8, 0)"
+#define PG_HOLDER_OURS                                                                             \
+    "coalesce(a.usename = current_user AND a.application_name LIKE 'stockade %', false)"
+#define PG_HOLDER_STANDS "coalesce(a.wait_event_type = 'Client', false)"
+#define PG_HOLDER_COLUMNS                                                                          \
+    "SELECT coalesce(a.pid, 0)::int8, " PG_HOLDER_STATE ", " PG_HOLDER_OURS ", " PG_HOLDER_STANDS  \
+    ", CASE WHEN p.gid IS NOT NULL"                                                                \
+    " THEN concat('prepared transaction ', p.gid, ', user ', p.owner)"                             \
+    " ELSE concat('backend PID ', a.pid, ', user ', a.usename,"                                    \
+    " ', application ' || nullif(a.application_name, ''), ', ' || a.state || ' since '"            \
+    " || round(extract(epoch FROM clock_timestamp() - a.state_change)) || ' s') END"
 
 #define PG_STATEMENT_MAP(X)                                                                        \
     X(BEGIN, "BEGIN")                                                                              \
@@ -24,10 +36,11 @@
     X(FLOOR_ALONE, "LOCK TABLE stockade.meta IN EXCLUSIVE MODE")                                   \
     /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
      * first. */                                                                                   \
-    X(STATE, "SELECT floor, " PG_NOW ", timeline IS DISTINCT FROM stockade.timeline()"             \
+    X(STATE, "SELECT floor, stockade.now_ms() + clock_ms,"                                         \
+             " timeline IS DISTINCT FROM stockade.timeline()"                                      \
              " OR replicated <> stockade.is_replicated() OR move_part IN (1, 3)"                   \
-             " OR split_part(identity, '/', 3) <> 'stockade.resource'::regclass::oid::text"        \
-             " FROM stockade.meta")                                                                \
+             " OR split_part(identity, '/', 3) <> 'stockade.resource'::regclass::oid::text,"       \
+             " clock_number FROM stockade.meta")                                                   \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
                 " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \
@@ -38,6 +51,12 @@
                     " session = session + CASE WHEN $1 > 0 THEN 1048576 ELSE 0 END,"               \
                     " identity = stockade.identity(), timeline = stockade.timeline(),"             \
                     " replicated = stockade.is_replicated()")                                      \
+    X(CLOCK, "SELECT stockade.now_ms() + clock_ms, clock_number, noted_ms, noted_wall_ms,"         \
+             " stockade.server() FROM stockade.meta")                                              \
+    X(CLOCK_PUT, "UPDATE stockade.meta SET clock_ms = clock_ms - $1,"                              \
+                 " clock_number = clock_number + 1 WHERE clock_number = $2")                       \
+    X(CLOCK_NOTE, "UPDATE stockade.meta SET noted_ms = stockade.now_ms() + clock_ms,"              \
+                  " noted_wall_ms = $1")                                                           \
     X(REPLICATED_PUT, "UPDATE stockade.meta SET replicated = stockade.is_replicated()"             \
                       " WHERE replicated <> stockade.is_replicated()")                             \
     X(LOCK, PG_ROW " FOR NO KEY UPDATE SKIP LOCKED")                                               \
@@ -65,12 +84,13 @@
     X(PUT_FENCES, "UPDATE stockade.resource r SET token = k.token, state = k.state,"               \
                   " holds = k.holds, ttl_ms = k.ttl_ms, session = k.session,"                      \
                   " connection = k.connection, anonymous = k.anonymous, owner = k.owner,"          \
-                  " changed_ms = k.changed_ms, receipts_token = k.receipts_token,"                 \
-                  " type = k.type, fields = k.fields"                                              \
+                  " changed_ms = k.changed_ms, changes = k.changes, waited = k.waited,"            \
+                  " receipts_token = k.receipts_token, type = k.type, fields = k.fields"           \
                   " FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[],"       \
                   " $6::int8[], $7::int8[], $8::bool[], $9::bytea[], $10::int8[], $11::int8[],"    \
-                  " $12::int8[], $13::int8[]) AS k(id, token, state, holds, ttl_ms, session,"      \
-                  " connection, anonymous, owner, changed_ms, receipts_token, type, fields)"       \
+                  " $12::bool[], $13::int8[], $14::int8[], $15::int8[]) AS k(id, token, state,"    \
+                  " holds, ttl_ms, session, connection, anonymous, owner, changed_ms, changes,"    \
+                  " waited, receipts_token, type, fields)"                                         \
                   " WHERE r.id = k.id AND r.token <= k.token")                                     \
     X(PUT_VALUES, "UPDATE stockade.resource r SET value = k.value, type = k.type,"                 \
                   " fields = k.fields, receipts_token = k.receipts_token"                          \
@@ -81,11 +101,12 @@
                  " FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[])"                    \
                  " AS k(id, type, fields, receipts_token) WHERE r.id = k.id")                      \
     X(MAKE, "INSERT INTO stockade.resource(id, name, token, state, holds, ttl_ms, session,"        \
-            " connection, anonymous, owner, changed_ms, receipts_token, type, fields,"             \
-            " receipts_gone, value)"                                                               \
+            " connection, anonymous, owner, changed_ms, changes, waited, receipts_token, type,"    \
+            " fields, receipts_gone, value)"                                                       \
             " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[],"   \
             " $6::int8[], $7::int8[], $8::int8[], $9::bool[], $10::bytea[], $11::int8[],"          \
-            " $12::int8[], $13::int8[], $14::int8[], $15::int8[], $16::bytea[])")                  \
+            " $12::int8[], $13::bool[], $14::int8[], $15::int8[], $16::int8[], $17::int8[],"       \
+            " $18::bytea[])")                                                                      \
     X(CLEAR_FIELDS, "DELETE FROM stockade.field WHERE resource = ANY($1)")                         \
     X(PUT_FIELDS, "INSERT INTO stockade.field(resource, field, value)"                             \
                   " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::bytea[])"                    \
@@ -94,7 +115,7 @@
                      " AS k(resource, field)"                                                      \
                      " WHERE f.resource = k.resource AND f.field = k.field")                       \
     X(PUT_RECEIPTS, "INSERT INTO stockade.receipt(resource, id, token, fingerprint, resp3,"        \
-                    " reply, written_ms) SELECT *, " PG_NOW " FROM unnest($1::int8[],"             \
+                    " reply, written_ms) SELECT *, $7::int8 FROM unnest($1::int8[],"               \
                     " $2::bytea[], $3::int8[], $4::int8[], $5::bool[], $6::bytea[])"               \
                     " ON CONFLICT (resource, id) DO UPDATE SET token = excluded.token,"            \
                     " fingerprint = excluded.fingerprint, resp3 = excluded.resp3,"                 \
@@ -102,14 +123,38 @@
     X(REMOVE_RECEIPTS, "DELETE FROM stockade.receipt r USING unnest($1::int8[], $2::bytea[])"      \
                        " AS k(resource, id) WHERE r.resource = k.resource AND r.id = k.id")        \
     X(RETIRE, "INSERT INTO stockade.retired(resource, token, retired_ms)"                          \
-              " SELECT *, " PG_NOW " FROM unnest($1::int8[], $2::int8[])")                         \
+              " SELECT *, $3::int8 FROM unnest($1::int8[], $2::int8[])")                           \
     /* What became of a transaction: its mark is there, or never will be. */                       \
-    X(MARK, "INSERT INTO stockade.mark(session, number, void) VALUES($1, $2, false)")              \
-    X(MARK_VOID, "INSERT INTO stockade.mark(session, number, void) VALUES($1, $2, true)"           \
+    X(MARK, "INSERT INTO stockade.mark(session, number, written_ms, void)"                         \
+            " VALUES($1, $2, $3, false)")                                                          \
+    X(MARK_VOID, "INSERT INTO stockade.mark(session, number, written_ms, void)"                    \
+                 " VALUES($1, $2, $3, true)"                                                       \
                  " ON CONFLICT (session, number) DO UPDATE SET void = mark.void"                   \
                  " RETURNING void")                                                                \
     X(MARKS_PRUNE, "DELETE FROM stockade.mark WHERE session = $1 AND number < $2"                  \
                    " AND number % 4 = $2 % 4")                                                     \
+    X(MARKS_FORGET, "DELETE FROM stockade.mark WHERE written_ms < $1")                             \
+    /* What the watch does. */                                                                     \
+    X(LISTEN_QUICKLY, "SET synchronous_commit = off")                                              \
+    X(LISTEN, "LISTEN stockade_freed")                                                             \
+    X(TELL, "SELECT pg_notify('stockade_freed', encode(n, 'hex'))"                                 \
+            " FROM unnest($1::bytea[]) AS names(n)")                                               \
+    X(HOLDER, PG_HOLDER_COLUMNS                                                                    \
+      " FROM pg_locks w"                                                                           \
+      " JOIN pg_locks l ON l.transactionid = w.transactionid AND l.granted"                        \
+      " LEFT JOIN pg_stat_activity a ON a.pid = l.pid"                                             \
+      " LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid"                          \
+      " WHERE w.locktype = 'transactionid' AND NOT w.granted AND (w.pid = $1::int8"                \
+      " OR w.pid = ANY(pg_blocking_pids($1::int8::int4))) LIMIT 1")                                \
+    X(CANCEL, "SELECT pg_cancel_backend($1::int8::int4)")                                          \
+    X(HOLDER_END, "SELECT pg_terminate_backend(a.pid) FROM pg_stat_activity a"                     \
+                  " WHERE a.pid = $1::int8 AND " PG_HOLDER_STATE " = $2::int8"                     \
+                  " AND " PG_HOLDER_OURS " AND " PG_HOLDER_STANDS)                                 \
+    X(OLDEST_SNAPSHOT, "SELECT coalesce((SELECT x::text::int8 FROM (SELECT backend_xmin"           \
+                       " FROM pg_stat_activity WHERE pid <> pg_backend_pid() UNION ALL"            \
+                       " SELECT xmin FROM pg_replication_slots UNION ALL"                          \
+                       " SELECT transaction FROM pg_prepared_xacts) AS all_of(x)"                  \
+                       " WHERE x IS NOT NULL ORDER BY age(x) DESC LIMIT 1), 0)")                   \
     /* A commit of our own, behind whose replication all that was seen before is replicated. */    \
     X(BARRIER, "SELECT CASE WHEN stockade.is_replicated()"                                         \
                " THEN pg_logical_emit_message(true, 'stockade', '') END")                          \
@@ -148,12 +193,13 @@
       " AND (state = 1 OR NOT EXISTS("                                                             \
       "SELECT FROM stockade.receipt WHERE resource = r.id)))")                                     \
     X(SWEEP_RETIRE, "WITH gone AS (UPDATE stockade.resource SET state = 3, holds = 0,"             \
-                    " changed_ms = " PG_NOW " WHERE id IN (SELECT id FROM stockade.resource r"     \
+                    " changed_ms = $4::int8, changes = changes + 1, waited = false WHERE id IN"    \
+                    " (SELECT id FROM stockade.resource r"                                         \
                     " WHERE id > $1 AND id <= $2 AND type = 0 AND state = 1 AND changed_ms < $3"   \
                     " AND EXISTS(SELECT FROM stockade.receipt WHERE resource = r.id)"              \
                     " FOR NO KEY UPDATE SKIP LOCKED) RETURNING id, token)"                         \
                     " INSERT INTO stockade.retired(resource, token, retired_ms)"                   \
-                    " SELECT id, token, " PG_NOW " FROM gone")                                     \
+                    " SELECT id, token, $4::int8 FROM gone")                                       \
     X(SWEEP_REMOVE,                                                                                \
       "WITH gone AS (DELETE FROM stockade.resource WHERE id IN ("                                  \
       "SELECT id FROM stockade.resource r WHERE id > $1 AND id <= $2 AND type = 0"                 \
@@ -164,15 +210,16 @@
     X(FLOOR_RAISE, "UPDATE stockade.meta SET floor = greatest(floor, $1)")                         \
     X(FLUSH_LOCK, "SELECT count(*) FROM (SELECT id FROM stockade.resource ORDER BY id"             \
                   " FOR NO KEY UPDATE) AS locked")                                                 \
-    X(REVOKE_ALL, "UPDATE stockade.resource SET state = 3, holds = 0, changed_ms = " PG_NOW        \
-                  " WHERE state = 1")                                                              \
+    X(REVOKE_ALL, "UPDATE stockade.resource SET state = 3, holds = 0, changed_ms = $1::int8,"      \
+                  " changes = changes + 1, waited = false WHERE state = 1")                        \
     X(FLUSH_RETIRE, "INSERT INTO stockade.retired(resource, token, retired_ms)"                    \
-                    " SELECT id, token, " PG_NOW " FROM stockade.resource"                         \
+                    " SELECT id, token, $1::int8 FROM stockade.resource"                           \
                     " WHERE state = 1 AND receipts_token = token")                                 \
     X(FLUSH_FIELDS, "DELETE FROM stockade.field")                                                  \
     X(FLUSH_RESOURCES, "UPDATE stockade.resource SET type = 0, value = NULL, fields = 0,"          \
-                       " holds = 0, changed_ms = CASE state WHEN 1 THEN " PG_NOW                   \
-                       " ELSE changed_ms END, state = CASE state WHEN 1 THEN 3 ELSE state END"     \
+                       " holds = 0, waited = false, changes = changes + 1,"                        \
+                       " changed_ms = CASE state WHEN 1 THEN $1::int8 ELSE changed_ms END,"        \
+                       " state = CASE state WHEN 1 THEN 3 ELSE state END"                          \
                        " WHERE type <> 0 OR state = 1")                                            \
     X(SAVEPOINT, "SAVEPOINT stockade_mark")                                                        \
     X(SAVEPOINT_KEEP, "RELEASE SAVEPOINT stockade_mark")                                           \

@@ -7,6 +7,7 @@
  *   store-apart     apart.c: changes that go past the working set    stockade apart
  *   store-reader    reader.c: reads                                  stockade reader
  *   store-slow      the same for reads that may take long            stockade slow
+ *   store-watch     watch.c: news of leases, blockers, the time      stockade watch
  *
  * The database belongs to many: other daemons, programs with the library, the users' own. So
  * nothing is remembered from one transaction to the next but ids that nobody else has.
@@ -41,8 +42,12 @@ struct pg_store {
     struct pg_writer writer;
     struct apart apart;
     struct pg_reader readers[READS];
+    struct pg_watch watch;
     struct store_reasons reasons;
     struct finished finished;
+    /* The owner's. */
+    void (*on_freed)(void *context, struct bytes resource);
+    void *on_freed_context;
 };
 
 static struct pg_store *of(struct store *store)
@@ -71,13 +76,23 @@ static bool flush(struct store *base)
 
 static void collect(struct store *base)
 {
-    finished_collect(&of(base)->finished);
+    struct pg_store *store = of(base);
+
+    finished_collect(&store->finished);
+    if (store->on_freed != NULL)
+        pg_watch_collect(&store->watch, store->on_freed, store->on_freed_context);
+}
+
+static void listen_to(struct store *base, void (*on_freed)(void *context, struct bytes resource),
+                      void *context)
+{
+    of(base)->on_freed = on_freed;
+    of(base)->on_freed_context = context;
 }
 
 static bool lost(const struct store *base)
 {
-    (void)base;
-    return false;
+    return atomic_load(&((const struct pg_store *)base)->shared.lost);
 }
 
 static int64_t session(const struct store *base)
@@ -112,6 +127,7 @@ static void dispose(struct pg_store *store)
     pthread_mutex_destroy(&store->apart.lock);
     finished_destroy(&store->finished);
     reasons_destroy(&store->reasons);
+    pg_clock_destroy(&store->shared.clock);
     mem_free_secret(store->uri);
     free(store);
 }
@@ -125,6 +141,8 @@ static void close_store(struct store *base)
     worker_stop(&store->apart.worker);
     for (size_t i = 0; i < READS; i++)
         worker_stop(&store->readers[i].worker);
+    pg_watch_stop(&store->watch);
+    store->on_freed = NULL; /* its owner may be gone */
     collect(base);
     dispose(store);
 }
@@ -133,6 +151,7 @@ static const struct store_impl impl = {
     .submit = submit,
     .flush = flush,
     .collect = collect,
+    .listen = listen_to,
     .lost = lost,
     .session = session,
     .stats = stats,
@@ -174,6 +193,7 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
     slow->context = &store->readers[READS_SLOW];
     bool started = worker_start(&store->writes);
     started &= worker_start(&store->apart.worker);
+    started &= pg_watch_start(&store->watch);
     started &= worker_start(quick);
     return worker_start(slow) && started;
 }
@@ -221,11 +241,16 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     store->uri = mem_strdup(options->path);
     finished_init(&store->finished, options->wake, options->context);
     reasons_init(&store->reasons);
+    pg_clock_init(&store->shared.clock);
     init_lane(store, &store->writer.lanes[0].reach, PG_LANE_WRITER, options->log);
     init_lane(store, &store->writer.lanes[1].reach, PG_LANE_WRITER_2, options->log);
     init_lane(store, &store->apart.reach, PG_LANE_APART, options->log);
     init_lane(store, &store->readers[READS_QUICK].reach, PG_LANE_READER, options->log);
     init_lane(store, &store->readers[READS_SLOW].reach, PG_LANE_SLOW, options->log);
+    init_lane(store, &store->watch.reach, PG_LANE_WATCH, NULL); /* of an outage the others tell */
+    store->watch.log = options->log;
+    store->watch.finished = &store->finished;
+    store->writer.watch = store->apart.watch = &store->watch;
     store->writer.reasons = &store->reasons;
     store->writer.worker = &store->writes;
     store->writer.apart = &store->apart;

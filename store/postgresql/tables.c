@@ -297,8 +297,10 @@ static enum stk_error remove_resources(struct pg_txn *txn, int64_t after, int64_
     pg_param_int64(&params, after);
     pg_param_int64(&params, end);
     pg_param_int64(&params, live_before_ms);
+    pg_param_int64(&params, txn->now_ms);
     if (run(txn, PG_SWEEP_RETIRE, &params) != STK_OK)
         return STK_STORE;
+    params.count--;
     pg_param_int64(&params, before_ms);
     PGresult *result = query(txn, PG_SWEEP_REMOVE, &params);
     if (result == NULL)
@@ -338,15 +340,22 @@ enum stk_error pg_sweep_resources(struct store_txn *base, int64_t before_ms, int
 
 enum stk_error pg_flush(struct store_txn *base)
 {
-    static const enum pg_statement steps[] = {PG_FLUSH_LOCK, PG_FLUSH_RETIRE, PG_FLUSH_FIELDS,
-                                              PG_FLUSH_RESOURCES};
+    static const struct {
+        enum pg_statement statement;
+        bool dated;
+    } steps[] = {{PG_FLUSH_LOCK, false},
+                 {PG_FLUSH_RETIRE, true},
+                 {PG_FLUSH_FIELDS, false},
+                 {PG_FLUSH_RESOURCES, true}};
     struct pg_txn *txn = pg_txn_of(base);
+    struct pg_params now = {.count = 0};
 
     txn->all = true;
     if (!pg_may_use_tables(txn))
         return STK_STORE;
+    pg_param_int64(&now, txn->now_ms);
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        if (run(txn, steps[i], NULL) != STK_OK)
+        if (run(txn, steps[i].statement, steps[i].dated ? &now : NULL) != STK_OK)
             return STK_STORE;
     set_forget(&txn->set);
     return STK_OK;

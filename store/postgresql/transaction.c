@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/clock.h"
 #include "fence/base/mem.h"
 #include "store/postgresql/statements.h"
 
@@ -45,7 +46,9 @@ static void take_row(struct pg_txn *txn, const PGresult *result, int at)
         .owner = set_copy(set, pg_value_bytes(&txn->pg, result, at, 10)),
         .changed_ms = pg_value_int64(&txn->pg, result, at, 11),
         .receipts_gone = pg_value_int64(&txn->pg, result, at, 12),
+        .change = pg_value_int64(&txn->pg, result, at, 17),
     };
+    now->waited = row->was_waited = pg_value_bool(&txn->pg, result, at, 18);
     now->receipts_token = pg_value_int64(&txn->pg, result, at, 13);
     now->fields = pg_value_int64(&txn->pg, result, at, 14);
     row->string_known = pg_value_bool(&txn->pg, result, at, 15) ? KNOWN : UNKNOWN;
@@ -162,7 +165,14 @@ static void take_state(struct pg_txn *txn)
     if (result != NULL && txn->pg.pq.PQntuples(result) == 1) {
         txn->floor = pg_value_int64(&txn->pg, result, 0, 0);
         txn->now_ms = pg_value_int64(&txn->pg, result, 0, 1);
-        txn->renamed = pg_value_bool(&txn->pg, result, 0, 2);
+        bool agrees =
+            pg_clock_look(&txn->shared->clock,
+                          &(struct pg_clock_look){.now_ms = txn->now_ms,
+                                                  .number = pg_value_int64(&txn->pg, result, 0, 3),
+                                                  .sent_ms = txn->pg.sent_ms,
+                                                  .got_ms = clock_now_ms(&clock_monotonic)},
+                          &txn->since_ms);
+        txn->renamed = !agrees || pg_value_bool(&txn->pg, result, 0, 2);
     }
     txn->pg.pq.PQclear(result);
 }
@@ -383,7 +393,7 @@ bool pg_begin_floor(struct pg_txn *txn)
 
 /* Writing. */
 
-enum { COLUMNS = 16 };
+enum { COLUMNS = 18 };
 
 /* Rows of a statement, column by column. */
 struct columns {
@@ -400,13 +410,16 @@ static void start_columns(struct columns *columns, const enum pg_type *types, si
         pg_array_start(&columns->of[i], types[i]);
 }
 
-/* Queues the statement, unless it has no rows. */
-static void send_columns(struct pg_txn *txn, enum pg_statement statement, struct columns *columns)
+/* Queues the statement, unless it has no rows. `dated`: the time is its last parameter. */
+static void send_columns(struct pg_txn *txn, enum pg_statement statement, struct columns *columns,
+                         bool dated)
 {
     struct pg_params params = {.count = 0};
 
     for (size_t i = 0; i < columns->count; i++)
         pg_param_array(&params, &columns->of[i]);
+    if (dated)
+        pg_param_int64(&params, txn->now_ms);
     if (columns->rows > 0)
         pg_send(&txn->pg, statement, &params);
     for (size_t i = 0; i < columns->count; i++)
@@ -427,6 +440,8 @@ static void add_fence(struct pg_array *of, size_t at, const struct content *now)
     pg_array_bool(&of[at++], lease->anonymous);
     pg_array_bytes(&of[at++], lease->owner);
     pg_array_int64(&of[at++], lease->changed_ms);
+    pg_array_int64(&of[at++], lease->change);
+    pg_array_bool(&of[at++], now->waited && fence->state == FENCE_LIVE);
     pg_array_int64(&of[at++], now->receipts_token);
     pg_array_int64(&of[at++], now->resource.type);
     pg_array_int64(&of[at], now->fields);
@@ -444,7 +459,7 @@ static void put_fences(struct pg_txn *txn)
 {
     static const enum pg_type types[] = {PG_INT8, PG_INT8, PG_INT8, PG_INT8,  PG_INT8,
                                          PG_INT8, PG_INT8, PG_BOOL, PG_BYTEA, PG_INT8,
-                                         PG_INT8, PG_INT8, PG_INT8};
+                                         PG_INT8, PG_BOOL, PG_INT8, PG_INT8,  PG_INT8};
     struct columns columns;
 
     start_columns(&columns, types, sizeof types / sizeof *types);
@@ -456,7 +471,7 @@ static void put_fences(struct pg_txn *txn)
         add_fence(columns.of, 1, &row->now);
         columns.rows++;
     }
-    send_columns(txn, PG_PUT_FENCES, &columns);
+    send_columns(txn, PG_PUT_FENCES, &columns, false);
 }
 
 static void put_values(struct pg_txn *txn)
@@ -476,7 +491,7 @@ static void put_values(struct pg_txn *txn)
         pg_array_int64(&columns.of[4], row->now.receipts_token);
         columns.rows++;
     }
-    send_columns(txn, PG_PUT_VALUES, &columns);
+    send_columns(txn, PG_PUT_VALUES, &columns, false);
 }
 
 static void put_types(struct pg_txn *txn)
@@ -496,7 +511,7 @@ static void put_types(struct pg_txn *txn)
         pg_array_int64(&columns.of[3], now->receipts_token);
         columns.rows++;
     }
-    send_columns(txn, PG_PUT_TYPES, &columns);
+    send_columns(txn, PG_PUT_TYPES, &columns, false);
 }
 
 static int by_name(const void *a, const void *b)
@@ -510,7 +525,7 @@ static void make_rows(struct pg_txn *txn)
 {
     static const enum pg_type types[] = {PG_INT8, PG_BYTEA, PG_INT8, PG_INT8,  PG_INT8, PG_INT8,
                                          PG_INT8, PG_INT8,  PG_BOOL, PG_BYTEA, PG_INT8, PG_INT8,
-                                         PG_INT8, PG_INT8,  PG_INT8, PG_BYTEA};
+                                         PG_BOOL, PG_INT8,  PG_INT8, PG_INT8,  PG_INT8, PG_BYTEA};
     struct columns columns;
     const struct row **made = NULL;
     size_t count = 0, room = 0;
@@ -533,11 +548,11 @@ static void make_rows(struct pg_txn *txn)
         pg_array_int64(&columns.of[0], made[i]->new_id);
         pg_array_bytes(&columns.of[1], made[i]->name);
         add_fence(columns.of, 2, now);
-        pg_array_int64(&columns.of[14], now->lease.receipts_gone);
-        add_value(&columns.of[15], now);
+        pg_array_int64(&columns.of[16], now->lease.receipts_gone);
+        add_value(&columns.of[17], now);
         columns.rows++;
     }
-    send_columns(txn, PG_MAKE, &columns);
+    send_columns(txn, PG_MAKE, &columns, false);
     free(made);
 }
 
@@ -554,7 +569,7 @@ static void clear_fields(struct pg_txn *txn)
         pg_array_int64(&columns.of[0], row->new_id);
         columns.rows++;
     }
-    send_columns(txn, PG_CLEAR_FIELDS, &columns);
+    send_columns(txn, PG_CLEAR_FIELDS, &columns, false);
 }
 
 static void put_parts(struct pg_txn *txn, enum part_kind kind, bool exists,
@@ -585,7 +600,7 @@ static void put_parts(struct pg_txn *txn, enum part_kind kind, bool exists,
         }
         columns.rows++;
     }
-    send_columns(txn, statement, &columns);
+    send_columns(txn, statement, &columns, exists && kind == PART_RECEIPT);
 }
 
 static void retire(struct pg_txn *txn)
@@ -598,7 +613,7 @@ static void retire(struct pg_txn *txn)
         pg_array_int64(&columns.of[0], txn->set.retired[i].resource);
         pg_array_int64(&columns.of[1], txn->set.retired[i].token);
     }
-    send_columns(txn, PG_RETIRE, &columns);
+    send_columns(txn, PG_RETIRE, &columns, true);
 }
 
 /* Queues all that has changed. What is there already comes first, in the hands of this transaction
@@ -636,6 +651,8 @@ static void send_mark(struct pg_txn *txn, enum pg_statement statement, int64_t n
 
     pg_param_int64(&params, atomic_load(&txn->shared->session));
     pg_param_int64(&params, number);
+    if (statement != PG_MARKS_PRUNE)
+        pg_param_int64(&params, txn->now_ms);
     pg_send(&txn->pg, statement, &params);
 }
 
@@ -645,6 +662,7 @@ static void send_marks(struct pg_txn *txn)
 {
     txn->last_mark += PG_LANES;
     txn->mark = txn->last_mark + txn->lane;
+    txn->mark_ms = txn->now_ms;
     if (txn->mark % MARKS_KEPT < PG_LANES)
         send_mark(txn, PG_MARKS_PRUNE, txn->mark);
     send_mark(txn, PG_MARK, txn->mark);
@@ -756,5 +774,9 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
         pg_drop(pg);
     if (!good)
         return PG_UNKNOWN;
+    if (is_void && txn->now_ms - txn->mark_ms > PG_MARK_KEPT_MS / 2) {
+        atomic_store(&txn->shared->lost, true);
+        return PG_UNKNOWN;
+    }
     return is_void ? PG_NOT : PG_COMMITTED;
 }

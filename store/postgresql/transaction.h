@@ -9,6 +9,7 @@
 
 #include <stdatomic.h>
 
+#include "store/postgresql/clock.h"
 #include "store/postgresql/pg.h"
 #include "store/postgresql/set.h"
 #include "store/txn.h"
@@ -45,17 +46,29 @@ enum pg_sql_state {
     SQL_MISSING, /* no, and sql_why says why */
 };
 
+/* A mark goes when it is so old; whoever is in doubt for half as long will never know. */
+#define PG_MARK_KEPT_MS (7 * 24 * 3600 * INT64_C(1000))
+
 /* Of the store, shared by its threads. */
 struct pg_shared {
     atomic_int_least64_t session;  /* of this opening; 0: the database was not reached yet */
     atomic_int_least64_t reached;  /* how often a connection was made */
     atomic_int_least64_t timeline; /* the newest one that was seen */
     atomic_bool unsafe;            /* the server has fsync = off */
+    atomic_bool lost;              /* the outcome of a commit will never be known */
+    struct pg_clock clock;
 };
 
 /* The connections of a store. The first one counts the opening; the first PG_LANES may change
  * things. */
-enum pg_lane_id { PG_LANE_WRITER, PG_LANE_WRITER_2, PG_LANE_APART, PG_LANE_READER, PG_LANE_SLOW };
+enum pg_lane_id {
+    PG_LANE_WRITER,
+    PG_LANE_WRITER_2,
+    PG_LANE_APART,
+    PG_LANE_READER,
+    PG_LANE_SLOW,
+    PG_LANE_WATCH
+};
 enum { PG_LANES = 4 };
 
 struct pg_txn {
@@ -69,9 +82,10 @@ struct pg_txn {
 
     /* The transaction under way. */
     bool begun;
-    bool renamed; /* the store, or its replication, is not what it was: identity.h */
-    int64_t floor, now_ms;
-    int64_t mark;             /* its number; 0: it has changed nothing */
+    bool renamed; /* the store, its replication or clock is not what it was: identity.h */
+    int64_t floor;
+    int64_t now_ms, since_ms; /* the store's time (clock.h), read behind the locks of its rows */
+    int64_t mark, mark_ms;    /* its number, 0: it has changed nothing; its time */
     bool wrote;               /* something went past the set */
     bool has_floor;           /* alone */
     int64_t next_id, ids_end; /* ids of new resources, across transactions */
@@ -122,7 +136,7 @@ enum pg_ended pg_commit_take(struct pg_txn *txn);
 /* Gives the transaction up. The set is empty after. */
 void pg_roll_back(struct pg_txn *txn);
 /* On a connection that was made anew: what became of the transaction of that mark? PG_COMMITTED
- * (and replicated), PG_NOT, or PG_UNKNOWN: the server could not be asked. */
+ * (and replicated), PG_NOT, or PG_UNKNOWN: the server could not be asked, or shared->lost. */
 enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark);
 
 #endif

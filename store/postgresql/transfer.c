@@ -120,7 +120,8 @@ static bool facts(struct transfer *base, struct transfer_facts *facts)
     const struct pg *pg = &of(base)->pg;
     PGresult *result =
         query(of(base), "SELECT session, floor,"
-                        " (SELECT coalesce(max(token), 0) FROM stockade.resource), " PG_NOW ","
+                        " (SELECT coalesce(max(token), 0) FROM stockade.resource),"
+                        " stockade.now_ms() + clock_ms,"
                         " greatest((SELECT last_value + 999 FROM stockade.resource_id),"
                         " (SELECT max(id) FROM stockade.resource)),"
                         " (SELECT count(*) FROM stockade.resource)"
@@ -372,16 +373,24 @@ static bool clear(struct transfer *base)
 static bool revoke(struct transfer *base, int64_t *count)
 {
     struct pg_transfer *transfer = of(base);
+    struct buf sql = {0};
 
     if (!finish(transfer))
         return false;
-    PGresult *result = query(transfer, "SELECT count(*) FROM stockade.resource WHERE state = 1");
+    PGresult *result =
+        query(transfer, "SELECT (SELECT count(*) FROM stockade.resource WHERE state = 1),"
+                        " stockade.now_ms() + clock_ms FROM stockade.meta");
     if (result == NULL)
         return false;
     *count = pg_value_int64(&transfer->pg, result, 0, 0);
+    long long now_ms = pg_value_int64(&transfer->pg, result, 0, 1);
     transfer->pg.pq.PQclear(result);
-    return exec(transfer, transfer->pg.texts[PG_FLUSH_RETIRE]) &&
-           exec(transfer, transfer->pg.texts[PG_REVOKE_ALL]);
+    buf_printf(&sql,
+               "PREPARE retire AS %s; EXECUTE retire(%lld); DEALLOCATE retire;"
+               "PREPARE revoke AS %s; EXECUTE revoke(%lld); DEALLOCATE revoke",
+               transfer->pg.texts[PG_FLUSH_RETIRE], now_ms, transfer->pg.texts[PG_REVOKE_ALL],
+               now_ms);
+    return exec_buf(transfer, &sql);
 }
 
 /* Daemons plan by what they know of the tables, which may have been empty. */

@@ -114,6 +114,8 @@ static enum pg_ended run(struct pg_writer *writer, struct pg_lane *lane)
         if (good)
             start = run_from(txn, batch, start, &good);
     }
+    if (!writer->lanes[lane == writer->lanes].commits) /* else our own commit may have them */
+        pg_watch_locked(writer->watch, &txn->set);
     if (good && !txn->renamed)
         return PG_COMMITTED;
     bool again = txn->renamed || (txn->pg.conn == NULL && !txn->pg.timed_out);
@@ -136,18 +138,21 @@ static bool has_waited_long(struct store_op *op, int64_t now_ms)
 static bool keep(struct pg_writer *writer, struct store_op *op)
 {
     bool full = writer->waiting_count >= writer->worker->queue_max;
+    char why[STORE_WHY_MAX];
 
+    writer->lock_waits += op->waits_since_ms == 0;
     if (!full && !has_waited_long(op, clock_now_ms(&clock_monotonic)) &&
         !worker_stopping(writer->worker)) {
         list_append(&writer->waiting, &op->link);
         writer->waiting_count++;
         return true;
     }
-    if (full)
+    if (full) {
         op->error = STK_BUSY;
-    else
-        reasons_fail(writer->reasons, op,
-                     "another transaction has had the resource's row locked for 10 s");
+    } else {
+        blockers_why(&writer->watch->blockers, op->about, why);
+        reasons_fail(writer->reasons, op, why);
+    }
     return false;
 }
 
@@ -177,6 +182,8 @@ static void hand_back(struct pg_writer *writer, struct list *done, size_t count)
     text_print(stats->why, sizeof stats->why, "%s", reach->reported ? reach->why : "");
     stats->commits = writer->commits;
     stats->failed_commits = writer->failed_commits;
+    stats->lock_waits = writer->lock_waits;
+    stats->batch_reruns = writer->reruns;
     stats->queued = writer->queued;
     stats->commits_took = writer->commits_took;
     stats->writes += count;
@@ -235,6 +242,7 @@ static enum pg_ended take_commit(struct pg_writer *writer, struct pg_lane *lane)
         durations_add(&writer->commits_took, clock_now_us(&clock_monotonic) - lane->commit_us);
         writer->commits++;
     }
+    pg_watch_tell(writer->watch, &txn->set);
     set_clear(&txn->set);
     reach_good(reach);
     return ended;
@@ -246,6 +254,7 @@ static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended en
     struct pg_batch *batch = &lane->batch;
 
     for (int tries = 1; ended == PG_AGAIN && tries < TRIES; tries++) {
+        writer->reruns++;
         ended = run(writer, lane);
         if (ended != PG_COMMITTED)
             continue;

@@ -21,6 +21,7 @@
 
 #include "store/postgresql/apart.h"
 #include "store/postgresql/reach.h"
+#include "store/postgresql/watch.h"
 #include "store/worker.h"
 
 /* Operations that are run and committed together. */
@@ -44,10 +45,11 @@ struct pg_writer {
     struct finished *finished;
     struct store_reasons *reasons;
     struct apart *apart;
+    struct pg_watch *watch;
     struct list waiting; /* operations that wait for a lock, in order */
     size_t waiting_count;
     struct durations queued, commits_took;
-    uint64_t commits, failed_commits;
+    uint64_t commits, failed_commits, lock_waits, reruns;
 };
 
 /* A worker's work: context is the struct pg_writer. */

@@ -133,7 +133,8 @@ enum stk_error resources_lease(struct store_txn *base, const struct resource *re
     buf_clear(&txn->owner);
     buf_append_bytes(&txn->owner, transaction_column(stmt, 5));
     lease->owner = buf_bytes(&txn->owner);
-    lease->changed_ms = sqlite3_column_int64(stmt, 6);
+    lease->changed_ms = lease->change = sqlite3_column_int64(stmt, 6);
+    lease->age_ms = -1;
     lease->receipts_gone = sqlite3_column_int64(stmt, 7);
     sqlite3_reset(stmt);
     return STK_OK;

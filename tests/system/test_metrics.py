@@ -20,7 +20,7 @@ PROMETHEUS = ("application/openmetrics-text;version=1.0.0,application/openmetric
               "version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1")
 HISTOGRAMS = {"stockade_command_seconds", "stockade_lease_service_grant_seconds",
               "stockade_wait_seconds", "stockade_store_queue_seconds",
-              "stockade_store_commit_seconds"}
+              "stockade_store_commit_seconds", "stockade_store_barrier_seconds"}
 GROUPS = {"read", "write", "lease", "wait", "sql", "other"}
 
 

@@ -166,6 +166,8 @@ static enum stk_error rows_lease(struct store_txn *txn, const struct resource *r
     *lease = (struct lease){.receipts_gone = resource->fence.floor};
     if (content != NULL)
         *lease = content->lease;
+    lease->change = lease->changed_ms;
+    lease->age_ms = -1;
     lease->owner = content != NULL ? buf_bytes(&content->owner) : (struct bytes){"", 0};
     return STK_OK;
 }

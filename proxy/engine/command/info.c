@@ -93,6 +93,14 @@ static void store_gauges(const struct engine *engine, struct gauges *gauges)
          store.foreign_commits, true},
         {"store_writes_queued", "Writes waiting", store.writes_queued, false},
         {"store_reads_queued", "Reads waiting", store.reads_queued, false},
+        {"store_lock_waits", "Operations that waited because somebody had locked a row",
+         store.lock_waits, true},
+        {"store_batch_reruns", "Transactions that ran again, as others were quicker",
+         store.batch_reruns, true},
+        {"store_backends_ended", "Backends ended that had rows locked and stood still",
+         store.backends_ended, true},
+        {"store_oldest_snapshot_seconds", "How old the snapshot is that keeps dead rows longest",
+         store.oldest_snapshot_s, false},
         {"store_batch_writes_max", "Most writes in one transaction so far", store.batch_writes_max,
          false},
     };
@@ -410,6 +418,9 @@ static void print_histograms(const struct exposition *exposition, const struct e
                     "Time that writes waited for their transaction to begin", &store.queued);
     print_histogram(exposition, "stockade_store_commit_seconds",
                     "Time that a commit took, until it was on the disk", &store.commits_took);
+    print_histogram(exposition, "stockade_store_barrier_seconds",
+                    "Time that reads of a database took, until what they tell was replicated",
+                    &store.barriers);
 }
 
 static void print_process(const struct exposition *exposition, const struct engine *engine)

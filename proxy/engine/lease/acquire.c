@@ -64,8 +64,9 @@ static bool is_held_here(const struct acquire *acquire)
     return record->live && record->this_run && record->token == acquire->call.answer_token;
 }
 
-/* When to ask again. What another daemon holds, with no lease service between the two, nobody
- * tells: a read of the store is cheap, and where many wait there are fewer for each. */
+/* When to ask again. What another daemon holds, with no lease service between the two, somebody
+ * may tell through the store. Else nobody does: a read of the store is cheap, and where many wait
+ * there are fewer for each. */
 static int64_t poll_in_ms(const struct acquire *acquire)
 {
     const struct engine *engine = acquire->engine;
@@ -75,9 +76,26 @@ static int64_t poll_in_ms(const struct acquire *acquire)
 
     if (is_held_here(acquire) || !lease_provider_relies_on_store(engine->options.provider))
         return call->answer_ttl_ms;
+    if (store_hears(engine->options.store))
+        return call->answer_ttl_ms;
     engine->options.chance->fill(engine->options.chance, &random, sizeof random);
     poll_ms += random % STORE_POLL_MS;
     return poll_ms < call->answer_ttl_ms ? poll_ms : call->answer_ttl_ms;
+}
+
+/* The head of the line waits: until it is its turn, or is to ask again. */
+static void await_turn(struct acquire *acquire)
+{
+    struct engine *engine = acquire->engine;
+    const struct lease_call *call = &acquire->call;
+
+    line_poll_in(&acquire->waiter, call->answer == LEASE_HELD ? poll_in_ms(acquire) : LINE_POLL_MS);
+    if (call->answer != LEASE_HELD || is_held_here(acquire) ||
+        !lease_provider_relies_on_store(engine->options.provider) ||
+        !store_hears(engine->options.store) || acquire->awaited == call->answer_token)
+        return;
+    acquire->awaited = call->answer_token;
+    elsewhere_await(engine, acquire->resource, acquire->awaited);
 }
 
 /* Endings. Each leaves the line before it tells: the next head asks at once. One that keeps its
@@ -106,8 +124,7 @@ static void leave(struct acquire *acquire, int64_t granted_ms)
     }
     waiter->waits = true;
     if (line_is_head(waiter) && !acquire->is_free)
-        line_poll_in(waiter,
-                     acquire->call.answer == LEASE_HELD ? poll_in_ms(acquire) : LINE_POLL_MS);
+        await_turn(acquire);
 }
 
 /* Its user may have so many leases: one of them is kept for it while it may be granted. */
@@ -335,7 +352,7 @@ static void on_denied(struct acquire *acquire)
     }
     waiter->waits = true;
     if (!asks_again(acquire) && line_is_head(waiter))
-        line_poll_in(waiter, poll_in_ms(acquire));
+        await_turn(acquire);
 }
 
 static void record_grant(struct acquire *acquire);

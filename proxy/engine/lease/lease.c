@@ -62,8 +62,9 @@ enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t 
     record->this_run = lease.session == session;
     /* A daemon that opened the store before this one may still be at work, unless the lease would
      * be over by the store's time, too. Even then it is held for its TTL from this one's start. */
-    record->earlier_run = lease.session < session && end_ms < txn_now_ms(txn);
-    record->changed_ms = lease.changed_ms;
+    record->earlier_run = lease.age_ms < 0 && lease.session < session && end_ms < txn_now_ms(txn);
+    record->age_ms = lease.age_ms < 0 ? 0 : lease.age_ms;
+    record->change = lease.change;
     record->ttl_ms = lease.ttl_ms;
     record->holds = lease.holds;
     record->connection = lease.connection;

@@ -9,6 +9,7 @@
  *     └────────┼─────────┴──▶ RELEASE, REVOKE
  *              ▼                    │
  *            held.c  ◀──────────────┤     leases granted here: events, EPHEMERAL, expiry
+ *              │                    │     (elsewhere.c: those that other daemons hold)
  *              ▼                    │
  *            line.c  ◀──────────────┘     who waits for a resource, in order
  *              ▼
@@ -110,6 +111,13 @@ int64_t line_each(struct engine *engine, struct bytes resource,
                   bool (*each)(void *context, const struct waiter *waiter), void *context);
 /* The daemon stops: on_drain for everybody who waits. */
 void line_drain(struct engine *engine);
+
+/* elsewhere.c: what another daemon on the same store holds, where the store can tell of its end. */
+
+/* The head of the line waits for the end of this token: its turn comes when the store tells. */
+void elsewhere_await(struct engine *engine, struct bytes resource, int64_t token);
+/* The store tells, see store_listen. `context` is the engine. */
+void elsewhere_on_freed(void *context, struct bytes resource);
 
 /* held.c: the leases that this daemon has granted and not seen end. */
 
@@ -320,6 +328,7 @@ struct acquire {
     char why[ACCOUNT_WHY_SIZE];
     int64_t waits_since_us;
     int64_t asked_us;
+    int64_t awaited; /* the token of which another daemon is to tell the end */
     bool entered;    /* is_new: its owner's lease was granted meanwhile */
     unsigned rounds; /* grants minted again */
     struct store_op op;

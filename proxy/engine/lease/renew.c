@@ -162,9 +162,9 @@ void renewal_start(struct renewal *renewal)
     const struct engine_options *options = &renewal->engine->options;
 
     renewal->run = store_session(options->store);
-    /* Others that share the file, and no lease service, see a renewal by its date: they count the
-     * time that is told here from there. */
-    renewal->dated_ms = lease_provider_relies_on_store(options->provider) ? 1 : RENEWAL_WRITTEN_MS;
+    /* Others that share the store, and no lease service, see a renewal there: they count the time
+     * that is told here from then on. */
+    renewal->dated_ms = lease_provider_relies_on_store(options->provider) ? 0 : RENEWAL_WRITTEN_MS;
     judge(renewal);
 }
 

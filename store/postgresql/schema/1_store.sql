@@ -9,6 +9,8 @@ CREATE SCHEMA stockade;
 
 -- One row. `replicated`: commits went to a synchronous standby when it was looked at last.
 -- move_part: as enum transfer_part. 1, 3: a move keeps the store closed.
+-- clock_*: by what the server's wall clock is corrected, and the number of the correction. noted_*:
+-- the store's time when it was noted last, and the wall clock of whoever noted it (identity.c).
 CREATE TABLE stockade.meta(
   one boolean PRIMARY KEY DEFAULT true CHECK(one),
   version int8 NOT NULL,
@@ -19,13 +21,18 @@ CREATE TABLE stockade.meta(
   replicated boolean NOT NULL DEFAULT false,
   move_part int2 NOT NULL DEFAULT 0,
   move_id text NOT NULL DEFAULT '',
-  move_where text NOT NULL DEFAULT '');
+  move_where text NOT NULL DEFAULT '',
+  clock_ms int8 NOT NULL DEFAULT 0,
+  clock_number int8 NOT NULL DEFAULT 0,
+  noted_ms int8 NOT NULL DEFAULT 0,
+  noted_wall_ms int8 NOT NULL DEFAULT 0);
 INSERT INTO stockade.meta(version) VALUES(0);
 
 -- Ids are taken in blocks.
 CREATE SEQUENCE stockade.resource_id INCREMENT 1000;
 
--- state, type: as enum fence_state and enum value_type.
+-- state, type: as enum fence_state and enum value_type. changes: how often the fence was written.
+-- waited: somebody at another daemon waits for the end of this lease.
 CREATE TABLE stockade.resource(
   id int8 PRIMARY KEY,
   name bytea NOT NULL UNIQUE,
@@ -38,6 +45,8 @@ CREATE TABLE stockade.resource(
   session int8 NOT NULL,
   connection int8 NOT NULL,
   changed_ms int8 NOT NULL,
+  changes int8 NOT NULL DEFAULT 0,
+  waited boolean NOT NULL DEFAULT false,
   receipts_gone int8 NOT NULL,
   receipts_token int8 NOT NULL,
   fields int8 NOT NULL,
@@ -73,6 +82,7 @@ CREATE TABLE stockade.retired(
 CREATE TABLE stockade.mark(
   session int8,
   number int8,
+  written_ms int8 NOT NULL,
   void boolean NOT NULL,
   PRIMARY KEY(session, number));
 
@@ -93,6 +103,17 @@ $$;
 -- So is another timeline, which a promoted standby begins. Its number is hexadecimal.
 CREATE FUNCTION stockade.timeline() RETURNS text LANGUAGE sql VOLATILE AS $$
   SELECT pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)
+$$;
+
+-- Whose clock it is: another server process, another timeline.
+CREATE FUNCTION stockade.server() RETURNS text LANGUAGE sql VOLATILE AS $$
+  SELECT pg_catalog.concat_ws('/', stockade.timeline(),
+    extract(epoch FROM pg_catalog.pg_postmaster_start_time()))
+$$;
+
+-- The wall clock of the server.
+CREATE FUNCTION stockade.now_ms() RETURNS int8 LANGUAGE sql VOLATILE AS $$
+  SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000)::int8
 $$;
 
 CREATE FUNCTION stockade.is_replicated() RETURNS boolean LANGUAGE sql STABLE AS $$

@@ -11,7 +11,7 @@
 
 struct set {
     struct rig *rig;
-    char backup[96], why[MAINTENANCE_WHY_MAX];
+    char backup[200], why[MAINTENANCE_WHY_MAX];
 };
 
 static void furnish(struct store_txn *txn)
@@ -78,7 +78,7 @@ SQLITE_TEST(a_file_that_is_made_during_a_backup_is_not_replaced)
 SQLITE_TEST(a_second_backup_to_one_name_is_refused_while_the_first_is_made)
 {
     struct set set = prepare(rig);
-    char scratch[112];
+    char scratch[208];
 
     snprintf(scratch, sizeof scratch, "%s.tmp", set.backup);
     int fd = open(scratch, O_CREAT | O_RDWR | O_CLOEXEC, 0600);

@@ -173,17 +173,35 @@ PROVIDER_TEST(another_daemons_renewal_counts_from_when_it_is_seen)
 {
     struct lease_record record = remembered(ANOTHER_DAEMON, 34, 300);
 
-    record.changed_ms = 77000;
+    record.change = 7;
     assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 300);
     now_ms += 300;
-    record.changed_ms = 77100; /* renewed there */
+    record.change = 8; /* renewed there */
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 300);
     now_ms += 299;
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 1);
-    record.changed_ms = 1; /* again, after its clock was set back */
+    record.change = 1; /* again, by whatever number */
     assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 34, 300);
     now_ms += 300;
     assert_int_equal(ask(provider, LEASE_GRANT, bob, 0, &record).answer, LEASE_GRANTED);
+}
+
+PROVIDER_TEST(another_daemons_lease_ends_by_the_stores_time_where_it_has_one)
+{
+    struct lease_record record = remembered(ANOTHER_DAEMON, 34, 300);
+
+    record.age_ms = 200;
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 100);
+    now_ms += 100;
+    record.age_ms = 290; /* seen before, it ends as it was seen first */
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &record));
+    record.change = 8;
+    record.age_ms = 0; /* renewed there */
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 34, 300);
+    record.token = 35;
+    record.age_ms = 300;
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &record));
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, &record), 36);
 }
 
 PROVIDER_TEST(a_token_that_two_minted_at_once_is_whose_the_store_says)

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/postgresql/watch.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "fence/base/check.h"
+#include "store/postgresql/statements.h"
+
+enum {
+    REST_MS = 1000,
+    LOOK_MS = 100,  /* while operations wait for rows */
+    AGAIN_MS = 250, /* where the database is away */
+    CHORES_MS = 10 * 1000,
+    NAMES_BYTES_MAX = 256 * 1024, /* of each list; who is not told looks once a second */
+};
+
+/* Names. */
+
+static void add(struct buf *names, struct bytes name)
+{
+    uint16_t len = (uint16_t)name.len;
+
+    if (names->len + sizeof len + len > NAMES_BYTES_MAX)
+        return;
+    buf_append(names, &len, sizeof len);
+    buf_append_bytes(names, name);
+}
+
+/* The next one from `*at` on; empty: there is none. */
+static struct bytes next(const struct buf *names, size_t *at)
+{
+    uint16_t len;
+
+    if (*at >= names->len)
+        return (struct bytes){"", 0};
+    memcpy(&len, names->data + *at, sizeof len);
+    struct bytes name = {names->data + *at + sizeof len, len};
+    *at += sizeof len + len;
+    return name;
+}
+
+/* Takes what is in one of the lists, which is empty after. */
+static struct buf take(struct pg_watch *watch, struct buf *list)
+{
+    pthread_mutex_lock(&watch->lock);
+    struct buf names = *list;
+    *list = (struct buf){0};
+    pthread_mutex_unlock(&watch->lock);
+    return names;
+}
+
+static void wake(struct pg_watch *watch)
+{
+    (void)eventfd_write(watch->wake_fd, 1);
+}
+
+void pg_watch_locked(struct pg_watch *watch, const struct set *set)
+{
+    if (blockers_note(&watch->blockers, set))
+        wake(watch);
+}
+
+void pg_watch_tell(struct pg_watch *watch, const struct set *set)
+{
+    bool any = false;
+
+    for (const struct list *at = set->rows.next; at != &set->rows; at = at->next) {
+        const struct row *row = list_entry(at, const struct row, link);
+        const struct content *now = &row->now;
+        if (!(row->was_waited || now->waited) || now->resource.fence.state == FENCE_LIVE)
+            continue;
+        pthread_mutex_lock(&watch->lock);
+        add(&watch->freed, row->name);
+        pthread_mutex_unlock(&watch->lock);
+        any = true;
+    }
+    if (any)
+        wake(watch);
+}
+
+void pg_watch_collect(struct pg_watch *watch,
+                      void (*on_freed)(void *context, struct bytes resource), void *context)
+{
+    struct buf heard = take(watch, &watch->heard);
+    struct bytes name;
+    size_t at = 0;
+
+    while ((name = next(&heard, &at)).len > 0)
+        on_freed(context, name);
+    buf_free(&heard);
+}
+
+/* The thread's part: each returns false where the connection failed. */
+
+static bool listen_for(struct pg_watch *watch)
+{
+    struct pg *pg = &watch->reach.txn.pg;
+
+    pg_send(pg, PG_LISTEN_QUICKLY, NULL);
+    pg_send(pg, PG_LISTEN, NULL);
+    pg_sync(pg);
+    watch->listening = pg_end(pg);
+    return watch->listening;
+}
+
+static int digit(char hex)
+{
+    return hex >= '0' && hex <= '9' ? hex - '0' : hex >= 'a' && hex <= 'f' ? hex - 'a' + 10 : -1;
+}
+
+/* The payload is the resource's name in hexadecimal digits; anybody can send another. */
+static void on_news(void *context, const char *payload)
+{
+    struct pg_watch *watch = context;
+    char name[RESOURCE_NAME_MAX];
+    size_t len = strlen(payload) / 2;
+
+    if (len == 0 || len > sizeof name)
+        return;
+    for (size_t i = 0; i < len; i++) {
+        int high = digit(payload[2 * i]), low = digit(payload[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return;
+        name[i] = (char)(high << 4 | low);
+    }
+    pthread_mutex_lock(&watch->lock);
+    add(&watch->heard, (struct bytes){name, len});
+    pthread_mutex_unlock(&watch->lock);
+}
+
+static bool hear(struct pg_watch *watch)
+{
+    size_t heard = 0;
+    bool good = pg_news(&watch->reach.txn.pg, on_news, watch, &heard);
+
+    if (heard > 0 && watch->finished->wake != NULL)
+        watch->finished->wake(watch->finished->context);
+    return good;
+}
+
+static bool tell(struct pg_watch *watch)
+{
+    struct pg *pg = &watch->reach.txn.pg;
+    struct buf freed = take(watch, &watch->freed);
+    struct pg_params params = {.count = 0};
+    struct pg_array names;
+    struct bytes name;
+    size_t at = 0;
+
+    if (freed.len == 0)
+        return true;
+    pg_array_start(&names, PG_BYTEA);
+    while ((name = next(&freed, &at)).len > 0)
+        pg_array_bytes(&names, name);
+    pg_param_array(&params, &names);
+    pg_send(pg, PG_TELL, &params);
+    pg_sync(pg);
+    bool good = pg_end(pg);
+    buf_free(&names.buf);
+    buf_free(&freed);
+    return good;
+}
+
+static void count(struct pg_watch *watch, size_t ended, int64_t snapshot_s)
+{
+    struct list none;
+
+    list_init(&none);
+    struct store_stats *stats = finished_add(watch->finished, &none);
+    stats->backends_ended += ended;
+    if (snapshot_s >= 0)
+        stats->oldest_snapshot_s = (uint64_t)snapshot_s;
+    finished_close(watch->finished, true);
+}
+
+static bool look_at_blockers(struct pg_watch *watch)
+{
+    int64_t now_ms = clock_now_ms(&clock_monotonic);
+    bool good;
+
+    if (now_ms < watch->look_ms)
+        return true;
+    size_t ended =
+        blockers_look(&watch->blockers, &watch->reach, watch->log, &watch->blocked, &good);
+    watch->look_ms = now_ms + LOOK_MS;
+    if (ended > 0)
+        count(watch, ended, -1);
+    return good;
+}
+
+/* How long ago the oldest snapshot was begun nobody tells to everybody; its transaction id, they
+ * do. */
+static bool look_at_snapshots(struct pg_watch *watch)
+{
+    struct pg *pg = &watch->reach.txn.pg;
+    int64_t now_ms = clock_now_ms(&clock_monotonic);
+
+    pg_send(pg, PG_OLDEST_SNAPSHOT, NULL);
+    pg_sync(pg);
+    PGresult *result = pg_take(pg);
+    if (result != NULL) {
+        int64_t oldest = pg_value_int64(pg, result, 0, 0);
+        if (oldest != watch->snapshot)
+            watch->snapshot_at_ms = now_ms;
+        watch->snapshot = oldest;
+        count(watch, 0, oldest == 0 ? 0 : (now_ms - watch->snapshot_at_ms) / 1000);
+    }
+    pg->pq.PQclear(result);
+    return pg_end(pg);
+}
+
+/* By a time that is known to be right. */
+static bool do_chores(struct pg_watch *watch)
+{
+    struct pg_txn *txn = &watch->reach.txn;
+    struct pg_params wall = {.count = 0}, before = {.count = 0};
+
+    txn->kind = PG_READS;
+    set_clear(&txn->set);
+    if (!pg_load_all(txn))
+        return false;
+    if (txn->renamed)
+        return true; /* reach_ready sees to it */
+    pg_param_int64(&wall, clock_wall_us(&clock_monotonic) / 1000);
+    pg_param_int64(&before, txn->now_ms - PG_MARK_KEPT_MS);
+    pg_send(&txn->pg, PG_CLOCK_NOTE, &wall);
+    pg_send(&txn->pg, PG_MARKS_FORGET, &before);
+    pg_sync(&txn->pg);
+    return pg_end(&txn->pg) && look_at_snapshots(watch);
+}
+
+static bool is_stopping(struct pg_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    bool stopping = watch->stopping;
+    pthread_mutex_unlock(&watch->lock);
+    return stopping;
+}
+
+/* Until the server says something, or one of the other threads. */
+static void rest(struct pg_watch *watch, int ms)
+{
+    const struct pg *pg = &watch->reach.txn.pg;
+    struct pollfd fds[] = {
+        {.fd = watch->wake_fd, .events = POLLIN},
+        {.fd = pg->conn != NULL ? pg->pq.PQsocket(pg->conn) : -1, .events = POLLIN}};
+    eventfd_t none;
+
+    (void)poll(fds, sizeof fds / sizeof *fds, ms);
+    (void)eventfd_read(watch->wake_fd, &none);
+}
+
+static void *watch_main(void *context)
+{
+    struct pg_watch *watch = context;
+    struct pg *pg = &watch->reach.txn.pg;
+
+    while (!is_stopping(watch)) {
+        if (pg->conn == NULL)
+            watch->listening = false;
+        bool good = reach_ready(&watch->reach) && (watch->listening || listen_for(watch)) &&
+                    hear(watch) && tell(watch) && look_at_blockers(watch);
+        int64_t now_ms = clock_now_ms(&clock_monotonic);
+        if (good && now_ms >= watch->chores_ms) {
+            watch->chores_ms = now_ms + CHORES_MS;
+            good = do_chores(watch);
+        }
+        rest(watch, !good ? AGAIN_MS : watch->blocked ? LOOK_MS : REST_MS);
+    }
+    return NULL;
+}
+
+bool pg_watch_start(struct pg_watch *watch)
+{
+    sigset_t all, before;
+
+    pthread_mutex_init(&watch->lock, NULL);
+    blockers_init(&watch->blockers, watch->reach.txn.pg.uri);
+    watch->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (watch->wake_fd < 0)
+        return false;
+    /* Signals are the main thread's. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    watch->started = pthread_create(&watch->thread, NULL, watch_main, watch) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (watch->started)
+        pthread_setname_np(watch->thread, "store-watch");
+    return watch->started;
+}
+
+void pg_watch_stop(struct pg_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->stopping = true;
+    pthread_mutex_unlock(&watch->lock);
+    if (watch->started) {
+        wake(watch);
+        pthread_join(watch->thread, NULL);
+    }
+    if (watch->wake_fd >= 0)
+        close(watch->wake_fd);
+    reach_free(&watch->reach);
+    buf_free(&watch->freed);
+    buf_free(&watch->heard);
+    blockers_destroy(&watch->blockers);
+    pthread_mutex_destroy(&watch->lock);
+}

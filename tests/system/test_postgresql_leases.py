@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Leases by `local:` in PostgreSQL, and what daemons on one database do to each other: whatever the
+server's clock does no lease ends early, who waits at another daemon is woken, and one that stands
+still holds nobody up for long."""
+
+import contextlib
+import re
+import threading
+import time
+
+import pytest
+
+from harness.limits import Stopwatch, Wait, patience, wait_until, within
+from harness.postgres import Postgres, ask
+from harness.resp import ReplyError
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+
+HOUR_MS = 3600 * 1000
+DAY_MS = 24 * HOUR_MS
+GRACE_SECONDS = 1.0  # that a lease is held beyond its TTL, as a small jump is not seen
+
+
+@pytest.fixture
+def uri(database):
+    return database.uri
+
+
+def set_clock(database, by_ms):
+    """As if somebody had set the clock of the server's machine, from now on."""
+    database.sql("CREATE OR REPLACE FUNCTION stockade.now_ms() RETURNS int8 LANGUAGE sql VOLATILE"
+                 " AS 'SELECT (extract(epoch FROM pg_catalog.clock_timestamp()) * 1000)::int8"
+                 f" + {by_ms}'")
+
+
+def sweeps(client, count=2):
+    """Until the daemon has looked so often for what is old."""
+    before = client.counter("sweeps")
+    wait_until(lambda: client.counter("sweeps") >= before + count, "it sweeps", 15)
+
+
+def await_grant(client, resource, seconds):
+    """The token that is granted within the time."""
+    wait = Wait(seconds)
+    while (grant := client.ask("ACQUIRE", resource, 60000)) is None:
+        wait.check(f"{resource} is free")
+    return grant[0]
+
+
+@pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
+def test_a_clock_that_is_set_ends_no_lease_of_another_daemon_and_none_too_late(rig, database, uri,
+                                                                               by_ms):
+    first, second = rig.daemon(store=uri), rig.daemon(store=uri)
+    holder, other = first.client(), second.client()
+    token, short = holder.token("long", 60000), holder.token("short", 3000)
+    with Stopwatch() as watch:
+        set_clock(database, by_ms)
+        assert other.ask("ACQUIRE", "long", 1000) is None
+        assert other.lease("long")["state"] == "held"
+        third = rig.daemon(store=uri).client()
+        assert third.ask("ACQUIRE", "long", 1000) is None
+        assert holder.fenced(token, "SET", "long", "x") == "OK"
+        first.kill()
+        assert await_grant(other, "short", 6 + GRACE_SECONDS) > short
+    assert watch.seconds > 2.9
+    assert other.ask("ACQUIRE", "long", 1000) is None
+    newer = other.token("new", 1000)
+    assert third.ask("ACQUIRE", "new", 1000) is None
+    assert await_grant(third, "new", 1 + GRACE_SECONDS) > newer
+
+
+def test_a_lease_of_a_dead_daemon_is_free_at_its_end_however_late_it_is_seen_first(rig, uri):
+    first, second = rig.daemon(store=uri), rig.daemon(store=uri)
+    other = second.client()
+    other.token("other")
+    token = first.client().token("r", 2000)
+    with Stopwatch() as watch:
+        first.kill()
+        wait_until(lambda: time.monotonic() - watch.begun > 1.8, "most of it is over")
+        assert await_grant(other, "r", 1 + GRACE_SECONDS) > token
+    assert 1.9 < watch.seconds
+    assert watch.seconds < 2 + patience(GRACE_SECONDS)
+
+
+def test_a_renewal_at_one_daemon_is_seen_at_the_other(rig, uri):
+    holder, other = rig.daemon(store=uri).client(), rig.daemon(store=uri).client()
+    other.token("other")
+    token = holder.token("r", 1000)
+    other.send("ACQUIRE", "r", 1000, "WAIT", 30000)
+    for _ in range(8):
+        assert holder("RENEW", "r", token, 1000) > 0
+        with pytest.raises(TimeoutError):
+            other.read(timeout=0.3)
+    assert other.read()[0] > token
+
+
+def test_receipts_outlive_a_clock_that_is_set_forward(rig, database, uri):
+    client = rig.daemon("--receipts-keep", "60", store=uri).client()
+    token = client.token("stock")
+    assert client("FENCED", token, "ID", "i", "SET", "stock", "1") == "OK"
+    assert client("RELEASE", "stock", token) == 0
+    set_clock(database, DAY_MS)
+    sweeps(client)
+    assert client("RECEIPT", "stock", token, "i")[0] == 1
+
+
+def test_receipts_outlive_a_clock_that_was_set_while_no_daemon_was_there(rig, database, uri):
+    daemon = rig.daemon("--receipts-keep", "60", store=uri)
+    client = daemon.client()
+    token = client.token("stock")
+    assert client("FENCED", token, "ID", "i", "SET", "stock", "1") == "OK"
+    assert client("RELEASE", "stock", token) == 0
+    wait_until(lambda: database.sql("SELECT noted_ms FROM stockade.meta") > [(0,)],
+               "the time is noted", 15)
+    daemon.close_clients()
+    daemon.stop()
+    set_clock(database, DAY_MS)
+    client = rig.daemon("--receipts-keep", "60", store=uri).client()
+    sweeps(client)
+    assert client("RECEIPT", "stock", token, "i")[0] == 1
+
+
+def test_leases_are_held_for_their_full_time_by_a_new_server_process(rig):
+    """A new postmaster may be another machine's, with another clock."""
+    own = Postgres(rig)
+    database = own.database()
+    first, second = rig.daemon(store=database.uri), rig.daemon(store=database.uri)
+    other = second.client()
+    other.token("other")
+    token = first.client().token("r", 4000)
+    first.kill()
+    own.restart()
+    wait_until(lambda: not isinstance(other.ask("GET", "r"), ReplyError), "it is back", 20)
+    with Stopwatch() as watch:
+        assert await_grant(other, "r", 5 + GRACE_SECONDS) > token
+    assert watch.seconds > 3.5
+
+
+# Waking.
+
+def await_flag(database, resource):
+    wait_until(lambda: database.sql("SELECT waited FROM stockade.resource WHERE name = %s",
+                                    resource.encode()) == [(True,)], "somebody waits for it")
+
+
+def test_a_waiter_is_woken_at_once_by_a_release_at_another_daemon(rig, database, uri):
+    holder, waiter = rig.daemon(store=uri), rig.daemon(store=uri)
+    here, there, looker = holder.client(), waiter.client(), waiter.client()
+    took = []
+    for number in range(20):
+        resource = f"r{number}"
+        token = here.token(resource)
+        there.send("ACQUIRE", resource, 60000, "WAIT", 30000)
+        await_flag(database, resource)
+        with Stopwatch() as watch:
+            here.send("RELEASE", resource, token)
+            assert there.read()[0] > token
+        assert here.read() == 0
+        took.append(float(watch.seconds))
+    # The quicker ones, since the machine may be busy with something else.
+    assert sorted(took)[len(took) // 4] < patience(0.05), took
+    assert looker.lease("r0")["state"] == "held"
+
+
+@pytest.mark.parametrize("how", ["REVOKE", "close"])
+def test_a_waiter_is_woken_by_every_end_at_another_daemon(rig, database, uri, how):
+    here, there = rig.daemon(store=uri), rig.daemon(store=uri)
+    ephemeral, other, waiter = here.client(), here.client(), there.client()
+    token = ephemeral.token("r", 60000, "EPHEMERAL")
+    waiter.send("ACQUIRE", "r", 60000, "WAIT", 30000)
+    await_flag(database, "r")
+    with within(patience(0.8)):
+        if how == "close":
+            ephemeral.close()
+        else:
+            other("REVOKE", "r")
+        assert waiter.read()[0] > token
+    assert database.sql("SELECT waited FROM stockade.resource") == [(False,)]
+
+
+def test_who_waits_for_a_lease_elsewhere_looks_once_a_second(rig, database, uri):
+    holder, daemon = rig.daemon(store=uri).client(), rig.daemon(store=uri)
+    waiter, looker = daemon.client(), daemon.client()
+    token = holder.token("r")
+    waiter.send("ACQUIRE", "r", 60000, "WAIT", 30000)
+    looker.await_waiters("r")
+    before = looker.counter("store_read_batches")
+    with pytest.raises(TimeoutError):
+        waiter.read(timeout=1)
+    assert looker.counter("store_read_batches") - before < 10
+    # Nobody tells it: whoever ends the lease is no daemon.
+    database.sql("UPDATE stockade.resource SET state = 3, holds = 0")
+    with within(1 + patience(0.8)):
+        assert waiter.read()[0] > token
+
+
+# Who holds up others.
+
+@contextlib.contextmanager
+def stopped(rig, database, how):
+    """A daemon that has taken the lock of `r` and stands still before it lets go; its client."""
+    relay = rig.relay(("127.0.0.1", database.server.port))
+    daemon = rig.daemon(store=database.uri_at(relay.address))
+    client = daemon.client()
+    token = client.token("r")
+    if how == "a reply is unread":
+        client.fenced(token, "SET", "r", "x" * (16 << 20))
+        relay.hold("down", b"x" * 1000)
+        client.send("FENCED", token, "GETSET", "r", "1")
+    elif how == "in mid-batch":
+        relay.hold("up", b"MARK")
+        client.send("FENCED", token, "SET", "r", "1")
+        wait_until(lambda: relay.kept("up"), "the rows are locked", 10)
+    else:
+        relay.hold("up", b"middle")
+        client.send("FENCED", token, "SET", "r", "x" * 300000 + "middle" + "x" * 300000)
+        wait_until(lambda: relay.kept("up"), "half of the statement is there", 10)
+    wait_until(lambda: database.sql("SELECT 1 WHERE NOT EXISTS (SELECT FROM stockade.resource"
+                                    " WHERE name = 'r' FOR UPDATE SKIP LOCKED)"),
+               "the row is locked", 10)
+    with daemon.frozen():
+        yield token
+        relay.let("up")
+        relay.let("down")
+    client.read(timeout=patience(30))
+
+
+@pytest.mark.parametrize("how", ["in mid-batch", "in mid-message", "a reply is unread"])
+def test_a_daemon_that_stands_still_holds_up_others_for_three_seconds_at_most(rig, database, uri,
+                                                                              how):
+    daemon = rig.daemon(store=uri)
+    other = daemon.client()
+    other.token("other")
+    with stopped(rig, database, how) as token:
+        with within(patience(3.5)):
+            assert other("FENCED", token, "SET", "r", "2", timeout=patience(15)) == "OK"
+        assert daemon.metric("store_lock_waits_total") == 1
+    assert daemon.metric("store_backends_ended_total") == 1
+    assert "a daemon stands still in mid-batch, and holds up others; ended" in daemon.log()
+
+
+def test_who_has_had_a_row_locked_for_long_is_named(rig, database, uri):
+    daemon = rig.daemon(store=uri)
+    client = daemon.client()
+    lock = "SELECT 1 FROM stockade.resource WHERE name = %s FOR "
+    with contextlib.ExitStack() as stack:
+        def holder(resource, how="UPDATE", **options):
+            user = stack.enter_context(database.connect(**options))
+            ask(user, "BEGIN")
+            ask(user, "SAVEPOINT s")
+            assert ask(user, lock + how, resource.encode()) == [(1,)]
+            return user
+
+        tokens = {name: client.token(name) for name in ("idle", "shared", "prepared", "root")}
+        user = holder("idle", application_name="nightly")
+        sharers = [holder("shared", "SHARE") for _ in range(2)]
+        ask(holder("prepared"), "PREPARE TRANSACTION 'left over'")
+        root = holder("root", user="postgres", application_name="backup")
+        stack.callback(lambda: database.sql("ROLLBACK PREPARED 'left over'"))
+        errors = {}
+        for name, token in tokens.items():
+            waits = daemon.client()
+            waits.send("FENCED", token, "SET", name, "1")
+            errors[name] = waits
+        errors = {name: waits.read(timeout=patience(20)) for name, waits in errors.items()}
+        for name, text in {
+                "idle": f"backend PID {user.info.backend_pid}, user shop, application nightly, idle"
+                        " in transaction since 1",
+                "shared": f"backend PID ({'|'.join(str(one.info.backend_pid) for one in sharers)})"
+                          ", user shop, idle in transaction since 1",
+                "prepared": "prepared transaction left over, user shop",
+                "root": f"backend PID {root.info.backend_pid}, user postgres, application backup",
+        }.items():
+            assert errors[name].code == "STORE"
+            assert re.search("row locked for 10 s: " + text, errors[name].text), errors[name]
+        assert all(ask(one, "SELECT 1") == [(1,)] for one in [user, root, *sharers]), "they live"
+    assert daemon.metric("store_backends_ended_total") == 0
+
+
+@pytest.mark.slow
+def test_a_daemon_that_is_stopped_at_any_moment_holds_up_nobody_for_long(rig, uri):
+    stops, first, second = 30, rig.daemon(store=uri), rig.daemon(store=uri)
+    client = second.client()
+    tokens = {f"r{i}": client.token(f"r{i}") for i in range(20)}
+    ended = threading.Event()
+
+    def write():
+        busy = first.client(timeout=patience(60))
+        while not ended.is_set():
+            busy.send_all([("FENCED", token, "SET", name, "1") for name, token in tokens.items()])
+            for _ in tokens:
+                busy.read(timeout=patience(60))
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    slowest = 0
+    for number in range(stops):
+        time.sleep(0.001 * (number * 7 % 13))
+        with first.frozen():
+            for name, token in tokens.items():
+                with Stopwatch() as watch:
+                    assert client("FENCED", token, "SET", name, "2", timeout=patience(15)) == "OK"
+                assert watch.seconds < patience(3.5)
+                slowest = max(slowest, float(watch.seconds))
+    ended.set()
+    for writer in writers:
+        writer.join()
+    print(f"at most {slowest:.2f} s; {second.metric('store_backends_ended_total')} ended")
+
+
+@pytest.mark.slow
+def test_the_age_of_the_oldest_snapshot_is_told(rig, database, uri):
+    daemon = rig.daemon(store=uri)
+    daemon.client().token("r")
+    with database.connect() as user:
+        ask(user, "BEGIN ISOLATION LEVEL REPEATABLE READ")
+        ask(user, "SELECT 1")
+        wait_until(lambda: daemon.metric("store_oldest_snapshot_seconds") >= 8, "it is told", 40)
+    wait_until(lambda: daemon.metric("store_oldest_snapshot_seconds") < 8, "it has gone", 40)
+    assert daemon.metric("store_barrier_seconds_count") > 0
+
+
+# Marks.
+
+def test_marks_are_forgotten_when_nobody_can_be_in_doubt_any_more(rig, database, uri):
+    rig.daemon(store=uri).client().token("r")
+    rig.processes[-1].stop()
+    database.sql("UPDATE stockade.mark SET written_ms = written_ms - %s", 6 * DAY_MS)
+    database.sql("INSERT INTO stockade.mark SELECT 0, 2, written_ms - %s, false"
+                 " FROM stockade.mark LIMIT 1", 2 * DAY_MS)
+    rig.daemon(store=uri)
+    wait_until(lambda: not database.sql("SELECT 1 FROM stockade.mark WHERE session = 0"),
+               "the old one is gone", 15)
+    assert database.sql("SELECT 1 FROM stockade.mark WHERE session = 1")
+
+
+def test_a_daemon_that_will_never_know_an_outcome_ends_without_an_answer(rig, database):
+    """It was cut off for so long that its mark may have been forgotten."""
+    relay = rig.relay(("127.0.0.1", database.server.port))
+    daemon = rig.daemon(store=database.uri_at(relay.address))
+    client = daemon.client()
+    token = client.token("stock")
+    relay.hold("up", b"MARK")
+    client.send("FENCED", token, "SET", "stock", "1")
+    wait_until(lambda: relay.kept("up"), "the commit is held", 10)
+    relay.refuse()
+    relay.cut()
+    relay.let("up")
+    database.sql("UPDATE stockade.meta SET clock_ms = clock_ms + %s,"
+                 " clock_number = clock_number + 1", 4 * DAY_MS)
+    relay.accept()
+    daemon.expected_status = 70
+    assert daemon.wait(20) == 70
+    with pytest.raises((OSError, EOFError)):
+        client.read(timeout=1)
+    assert "will never be known" in daemon.log()
