@@ -55,6 +55,8 @@ LIBRARIES := $(LIBRARY_LINKS) $(BUILD)/libstockade.a
 JAVA_SOURCES := $(wildcard proxy/client/java/io/stockade/*.java)
 JAVA_TEST_SOURCES := $(wildcard tests/java/*.java tests/system/clients/*.java)
 JAR := $(BUILD)/stockade.jar
+# The sale in PostgreSQL, where it is installed.
+POSTGRESQL := $(wildcard /usr/lib/postgresql/*/bin/initdb)
 JUNIT := $(wildcard /usr/share/java/junit-platform-console-standalone.jar)
 SHIMS := $(SHIM_SOURCES:tests/support/%.c=$(BUILD)/%.so)
 TESTS := $(TEST_SOURCES:%.c=$(BUILD)/%)
@@ -91,7 +93,7 @@ LINK_HARDENING := -pie -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 # Sanitizers run under clang: gcc's combined runtimes do not write every report to the log.
 ifneq ($(SANITIZE),)
 INSTRUMENT := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer \
-    -DREQUEST_SPARES_MAX=0
+    -DREQUEST_SPARES_MAX=0 -DSTORE_RUNS_AGAIN=1
 else ifneq ($(COVERAGE),)
 INSTRUMENT := --coverage
 else ifneq ($(OPTIMISE),-O0)
@@ -132,6 +134,10 @@ demo: ## the flash sale and the baskets: who oversells when a client is paused?
 	@$(BUILD)/stockade demo oversell --report $(BUILD)/oversell.html
 	@echo
 	@$(BUILD)/stockade demo basket --report $(BUILD)/basket.html
+	@echo
+	@if [ -n "$(POSTGRESQL)" ]; then \
+	    $(BUILD)/stockade demo oversell --store postgresql --report $(BUILD)/oversell-sql.html; \
+	else echo 'The sale in PostgreSQL is left out: apt-get install postgresql'; fi
 
 picture: all ## draw the demo's picture, tools/report/oversell.svg, anew (needs node)
 	@$(BUILD)/stockade demo oversell --contender redis-lock --contender stockade \

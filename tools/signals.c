@@ -48,12 +48,12 @@ bool signals_wait(struct signals *signals, int fd, int64_t limit_ms)
     return polled[1].revents != 0;
 }
 
-void signals_before_exec(const struct signals *signals, int parent)
+void signals_before_exec(const struct signals *signals, int parent, int end_signal)
 {
     (void)setpgid(0, 0);
     (void)signal(SIGPIPE, SIG_DFL);
     (void)sigprocmask(SIG_SETMASK, &signals->before, NULL);
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)prctl(PR_SET_PDEATHSIG, end_signal != 0 ? end_signal : SIGKILL);
     if (getppid() != parent) { /* it ended before prctl */
         _exit(1);
     }

@@ -25,7 +25,8 @@ void signals_close(struct signals *signals);
 bool signals_wait(struct signals *signals, int fd, int64_t limit_ms);
 
 /* Prepare a child for exec: a process group of its own, so that Ctrl-C reaches only us and we end
- * it in order; the usual signals; and an end with its parent, whose process id is `parent`. */
-void signals_before_exec(const struct signals *signals, int parent);
+ * it in order; the usual signals; and an end with its parent, whose process id is `parent`, by that
+ * signal (0: SIGKILL). */
+void signals_before_exec(const struct signals *signals, int parent, int end_signal);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What we use of it. */
+/* What is used of it, here and by tools/database.c. */
 #define LIBPQ_MAP(X)                                                                               \
     X(PQbackendPID)                                                                                \
     X(PQclear)                                                                                     \
@@ -23,7 +23,6 @@
     X(PQfinish)                                                                                    \
     X(PQflush)                                                                                     \
     X(PQfname)                                                                                     \
-    X(PQftype)                                                                                     \
     X(PQfreemem)                                                                                   \
     X(PQgetCopyData)                                                                               \
     X(PQnotifies)                                                                                  \
@@ -48,7 +47,8 @@
     X(PQsetNoticeReceiver)                                                                         \
     X(PQsetnonblocking)                                                                            \
     X(PQsocket)                                                                                    \
-    X(PQstatus)
+    X(PQstatus)                                                                                    \
+    X(PQtransactionStatus)
 
 struct libpq {
 /* A pointer to each of them, under its name. */

@@ -504,11 +504,11 @@ static const struct store_txn_impl operation_impl = {
     .resources_due = pg_resources_due,
     .flush = pg_flush,
     .audit_head = pg_audit_head,
-    .sql = pg_sql,
-    .present = pg_present,
     .guard_create = pg_guard_create,
     .guard_drop = pg_guard_drop,
     .guards = pg_guards,
+    .sql = pg_sql,
+    .present = pg_present,
 };
 
 void pg_operations_init(struct pg_txn *txn)

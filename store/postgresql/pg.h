@@ -58,9 +58,9 @@ struct pg_params {
     int count;
 };
 
-/* Settings of each session, whatever the server's defaults are, as the columns of a SELECT. (Our
- * own statements go by key, so one plan fits all; a table that is small now would else be scanned
- * by a plan that stays until somebody analyses it.) */
+/* Settings of each session, whatever the server's defaults are, as the columns of a SELECT. Our
+ * statements go by key, so one plan fits all; a table that is small now would else be scanned by a
+ * plan that stays until somebody analyses it. */
 #define PG_SETTINGS                                                                                \
     "pg_catalog.set_config('client_min_messages', 'warning', false),"                              \
     " pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"                         \

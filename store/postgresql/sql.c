@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One statement of a user, from its text to its rows. Most take one trip:
  *
- *   limits ─▶ parsed ─▶ opened ─▶ described ─▶ fetched ─▶ settings ─▶ (fetched ─▶ settings ...)
- *     one statement? ┘     └──── schema/2_sql.sql ───┘ a page of rows,
- *                                                      or all, and what was deferred is checked
+ *   claims, limits ─▶ parsed ─▶ opened ─▶ described ─▶ fetched ─▶ settings
+ *             one statement? ┘    └────── schema/2_sql.sql ─┘ a page of rows, which comes again; or
+ *                                                             all, and what was deferred is checked
  *
  * - It runs as the role stockade_sql, in functions of that role, and cannot leave it: see the file
  *   above. This holds as long as nothing of the user's runs outside of them: no type, function or
  *   trigger of the role's. So it defines tables, indexes, views and sequences, and no more.
  * - What kind of statement it is the server says, not our reading of the text: only what can be
  *   prepared can stand behind PREPARE. EXPLAIN, without ANALYZE, and definitions, which cannot,
- * have to begin with their words, without a comment, so that nobody can read them otherwise.
+ *   have to begin with their words, without a comment, so that nobody can read them otherwise.
  * - Whatever it has set, for the session or the transaction, is set back before anything else of
  *   ours runs: synchronous_commit, for one. Its advisory locks end with the transaction.
  * - Without a token it runs read-only: in a savepoint where the operation writes.
@@ -93,17 +93,13 @@ static enum stk_error judge_failure(struct statement *at)
         const char *why; /* NULL: the server's text */
     } states[] = {
         {"", STK_STORE, NULL}, /* none: the connection's */
-        {"ST001", STK_STALE, NULL},
-        {"ST002", STK_UNKNOWN, NULL},
-        {"ST003", STK_GUARDED, NULL},
-        {"ST004", STK_NOTOKEN, NULL},
-        {"ST006", STK_STORE, NULL}, /* the store is not where it was */
-        {"25006", STK_NOTOKEN, SQL_NO_TOKEN},
-        {"42501", STK_NOPERM, NULL},
-        {"53100", STK_STORE, NULL}, /* disk full */
-        {"57P", STK_STORE, NULL},   /* shutting down */
-        {"58", STK_STORE, NULL},    /* I/O */
-        {"XX", STK_STORE, NULL},    /* damage */
+        {"ST001", STK_STALE, NULL},   {"ST002", STK_UNKNOWN, NULL},
+        {"ST003", STK_GUARDED, NULL}, {"ST004", STK_NOTOKEN, NULL},
+        {"ST006", STK_STORE, NULL},   {"25006", STK_NOTOKEN, SQL_NO_TOKEN},
+        {"42501", STK_NOPERM, NULL},  {"53100", STK_STORE, NULL}, /* disk full */
+        {"57P", STK_STORE, NULL},                                 /* shutting down */
+        {"58", STK_STORE, NULL},                                  /* I/O */
+        {"XX", STK_STORE, NULL},                                  /* damage */
     };
     struct pg *pg = &at->txn->pg;
     const char *state = pg->sqlstate;
@@ -249,44 +245,46 @@ static enum stk_error judge_text(struct statement *at)
 
 /* Sending. */
 
-/* For guards: the tokens that the operation has presented, and that were judged under the fences'
- * locks, which it has. */
-static void send_claims(struct pg_txn *txn)
+static bool presents(const struct statement *at)
+{
+    return at->txn->claims_count > 0 && !at->read_only;
+}
+
+/* For guards; the engine has judged them. A statement before this one may have set something else.
+ */
+static void send_claims(const struct statement *at)
 {
     struct pg_params params = {.count = 0};
     struct pg_array names, tokens;
 
     pg_array_start(&names, PG_BYTEA);
     pg_array_start(&tokens, PG_INT8);
-    for (size_t i = 0; i < txn->claims_count; i++) {
-        pg_array_bytes(&names, txn->claims[i].resource);
-        pg_array_int64(&tokens, txn->claims[i].token);
+    for (size_t i = 0; i < at->txn->claims_count; i++) {
+        pg_array_bytes(&names, at->txn->claims[i].resource);
+        pg_array_int64(&tokens, at->txn->claims[i].token);
     }
     pg_param_array(&params, &names);
     pg_param_array(&params, &tokens);
-    pg_send(&txn->pg, PG_SQL_PRESENT, &params);
+    pg_send(&at->txn->pg, PG_SQL_PRESENT, &params);
     buf_free(&names.buf);
     buf_free(&tokens.buf);
 }
 
-/* Returns how many results come of it. */
-static size_t send_limits(struct statement *at)
+static void send_limits(struct statement *at)
 {
-    struct pg_txn *txn = at->txn;
     struct pg_params params = {.count = 0};
-    bool presents = txn->claims_count > 0 && txn->kind == PG_ALONE;
 
-    if (presents)
-        send_claims(txn);
+    if (presents(at))
+        send_claims(at);
+
     if (at->read_only) {
-        pg_send(&txn->pg, PG_SQL_READS, NULL);
-        pg_send(&txn->pg, PG_SQL_READ_ONLY, NULL);
+        pg_send(&at->txn->pg, PG_SQL_READS, NULL);
+        pg_send(&at->txn->pg, PG_SQL_READ_ONLY, NULL);
     }
     pg_param_int64(&params, at->left_ms);
     pg_param_int64(&params, at->call->own_hidden);
-    pg_send(&txn->pg, PG_SQL_LIMITS, &params);
-    pg_send(&txn->pg, PG_SQL_PATH, NULL);
-    return 2U + (at->read_only ? 2U : 0U) + presents;
+    pg_send(&at->txn->pg, PG_SQL_LIMITS, &params);
+    pg_send(&at->txn->pg, PG_SQL_PATH, NULL);
 }
 
 /* The server takes one statement for this, and looks no closer at what stands behind PREPARE; or it
@@ -376,6 +374,11 @@ static void skip(struct statement *at, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         at->txn->pg.pq.PQclear(pg_take(&at->txn->pg));
+}
+
+static void skip_limits(struct statement *at)
+{
+    skip(at, (at->read_only ? 4 : 2) + (size_t)presents(at));
 }
 
 static void take_open(struct statement *at)
@@ -540,7 +543,7 @@ static enum stk_error take_page(struct statement *at, bool first)
     at->left_ms = at->call->time_limit_ms - at->txn->sql_ms;
     if (at->left_ms <= 0)
         return refuse_late(at);
-    size_t limits = send_limits(at);
+    send_limits(at);
     if (parses)
         send_parse(at);
     if (first) {
@@ -550,7 +553,9 @@ static enum stk_error take_page(struct statement *at, bool first)
     pg_send(pg, PG_SQL_FETCH, NULL);
     send_settings(at);
     end_sending(at);
-    skip(at, limits + parses);
+    skip_limits(at);
+    if (parses)
+        skip(at, 1);
     if (first) {
         take_open(at);
         take_columns(at);

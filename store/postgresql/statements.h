@@ -234,9 +234,8 @@
     X(SQL_READ_ONLY, "SET LOCAL transaction_read_only = on")                                       \
     X(SQL_READS_END, "RELEASE SAVEPOINT stockade_reads")                                           \
     X(SQL_PATH, "SET LOCAL search_path TO DEFAULT")                                                \
-    X(SQL_PRESENT,                                                                                 \
-      "SELECT stockade.claim(string_agg(concat(' ', encode(name, 'hex'), '=', token),"             \
-      " '')) FROM unnest($1::bytea[], $2::int8[]) AS c(name, token)")                              \
+    X(SQL_PRESENT, "SELECT stockade.present(name, token)"                                          \
+                   " FROM unnest($1::bytea[], $2::int8[]) AS c(name, token)")                      \
     X(SQL_LIMITS, "SELECT set_config('statement_timeout', $1::int8::text, true),"                  \
                   " set_config('lock_timeout', '0', true),"                                        \
                   " set_config('plan_cache_mode', 'auto', true),"                                  \

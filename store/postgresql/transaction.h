@@ -38,6 +38,8 @@ enum pg_ended {
     PG_UNKNOWN, /* the mark tells: pg_outcome */
 };
 
+/* A mark goes when it is so old; whoever is in doubt for half as long will never know. */
+#define PG_MARK_KEPT_MS (7 * 24 * 3600 * INT64_C(1000))
 /* Can users' SQL run on this connection (sql.h)? */
 enum pg_sql_state {
     SQL_UNTRIED,
@@ -45,9 +47,6 @@ enum pg_sql_state {
     SQL_READY,
     SQL_MISSING, /* no, and sql_why says why */
 };
-
-/* A mark goes when it is so old; whoever is in doubt for half as long will never know. */
-#define PG_MARK_KEPT_MS (7 * 24 * 3600 * INT64_C(1000))
 
 /* Of the store, shared by its threads. */
 struct pg_shared {

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark runs, finds what does not depend on the machine's speed, and can fail."""
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
 from harness.limits import BUILD, REPO, patience
 
 sys.path.insert(0, str(REPO / "tools"))
-from bench import durable, guard, peers, report  # noqa: E402
+from bench import durable, guard, peers, postgres, report  # noqa: E402
 from bench.measure import Case, Contender  # noqa: E402
 from bench.server import BenchError  # noqa: E402
 
@@ -41,6 +44,33 @@ def test_contenders_take_turns_and_each_has_its_figures_in_table_and_report(tmp_
     assert "<svg" in report and "http" not in report, "with plots, and self-contained"
 
 
+def test_the_store_in_postgresql_is_measured_beside_direct_connections_near_and_far(tmp_path):
+    out = bench("--keys", 1000, "--rounds", 1, "--seconds", "0.2", "--peers",
+                "stockade-pg,stockade-pg-2,stockade-pg-2000us,postgres,postgres-2000us",
+                "--only", "pg-cycle", "--only", "pg-two", "--only", "pg-read-2000us",
+                "--out", tmp_path)
+    for label in ("Stockade on PostgreSQL", "PostgreSQL, lease by hand", "PostgreSQL",
+                  "Stockade on PostgreSQL, two daemons", "Stockade on PostgreSQL, one daemon"):
+        assert rate(out, label) > 0
+    results = json.loads((tmp_path / "results.json").read_text())["results"]
+    assert all(figures["p50"] > 2 for figures in results["pg-read-2000us"].values())
+
+
+def test_a_snapshot_is_held_while_the_contenders_write():
+    folder = tempfile.mkdtemp(prefix="stockade-bench-")
+    server = postgres.Postgres(f"{folder}/postgres")
+    try:
+        server.fill(100)
+        held = "SELECT count(*) FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND state = " \
+            "'idle in transaction'"
+        with postgres.old_snapshot({"postgres": server}):
+            assert server.sql(held) == "2"
+        assert server.sql(held) == "0"
+    finally:
+        server.stop()
+        shutil.rmtree(folder)
+
+
 def test_a_server_that_lost_what_it_acknowledged_fails_the_benchmark(tmp_path):
     class Forgetful(peers.Redis):
         def spawn(self, command, **options):
@@ -67,6 +97,10 @@ def test_the_page_has_a_place_for_the_table_of_ratios():
     new = report.put_into_page(page, figures)
     assert "| fenced write | 30 | 1.5 ms | 1.50 |  |  |  |  |\n\n<!-- /speed -->" in new
     assert report.put_into_page(new, figures) == new
+    grown = {"growth-1000": {"Stockade on PostgreSQL": {"rate": 30}, "PostgreSQL": {"rate": 10},
+                             "Stockade on PostgreSQL, pipeline 16": {"rate": 90}}}
+    assert "\n\n| store in" in (new := report.put_into_page(page, {**figures, **grown}))
+    assert "| 1,000 | 30 | 90 | 3.00 |\n\n<!-- /speed -->" in new
     with pytest.raises(ValueError):
         report.put_into_page("no place", figures)
 
@@ -79,6 +113,15 @@ def test_a_goal_that_is_not_reached_is_called_missed():
     assert "0.90  1 MISSED" in missed and "p99, ms: 3.00, at most 2: MISSED" in missed
     reached = report.text(case, {"ours": fast, "theirs": slow})
     assert "1.11  1 ok" in reached and "at most 2: ok" in reached
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+def test_every_case_runs_with_postgresql():
+    out = bench("--keys", 2000, "--rounds", 1, "--seconds", 2, "--only", "pg-*", "--only",
+                "growth-*", "--peers", ",".join(tag for tag in peers.MAKERS if "p" in tag),
+                seconds=400)
+    assert len(re.findall(r"^(\S.*)\n +/s ", out, re.M)) == 25, out
 
 
 @pytest.mark.slow

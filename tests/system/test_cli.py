@@ -188,7 +188,11 @@ USAGE_ERRORS = {
     "--stock takes a whole number from 1 to 1000000": "demo oversell --stock 0",
     "--ttl takes milliseconds": "demo oversell --ttl 9",
     "takes one of none, redis-lock": "demo oversell --contender zookeeper",
+    "takes one of plain-lock, row-lock": "demo oversell --contender none --store postgresql",
     "--redis takes redis://": "demo oversell --redis http://x",
+    '--store takes "postgresql" or postgresql://': "demo oversell --store sqlite:x",
+    "do not go together": "demo oversell --store postgresql -u stockade://h | "
+                          "demo oversell --store postgresql --redis redis://h",
     "extra is one word too many": "demo oversell extra",
     "--orders FILE is missing": "replay",
     "--workers takes a whole number from 1": "replay --orders x --workers 0",

@@ -2,17 +2,21 @@
 """`stockade demo`: who oversells when buyers are stopped; nothing is left behind."""
 
 import os
+import pathlib
 import pty
 import re
+import shutil
 import signal
 import subprocess
+import tempfile
 
 import pytest
 
-from harness.demo import baskets, table
+from harness.demo import baskets, in_postgresql, table
 from harness.lax import LaxServer
 from harness.limits import BUILD, patience, wait_until, within
 from harness.programs import read_until
+from harness.tool import Tool
 
 PIECES = 8 * 20
 
@@ -165,6 +169,89 @@ def test_a_unix_socket_and_a_private_redis_go_together(tool, rig):
     shown = tool.output("-u", f"stockade+unix:{path}", "demo", "oversell", "--stock", 10,
                         "--stops", 1, "--contender", "decrement", "--contender", "stockade")
     assert table(shown)["Stockade"][:3] == (10, 0, 0)
+
+
+@pytest.fixture
+def sql_tool():
+    """In a folder that the user postgres can pass through, who runs the server for root."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="stockade-test-"))
+    folder.chmod(0o711)
+    tool = Tool(folder)
+    yield tool
+    for pid in tool.processes():
+        os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(folder)
+
+
+def test_in_postgresql_the_plain_lock_oversells_and_the_guard_refuses_what_is_late(sql_tool):
+    shown = sql_tool.output("demo", "oversell", "--store", "postgresql", "--stock", 40,
+                            "--stops", 4, timeout=100)
+    rows = in_postgresql(shown)
+    assert list(rows) == ["plain lock", "row lock", "version column", "Stockade's guard"]
+    plain, row, version, guard = rows.values()
+    assert plain.oversold == plain.sold - 40 > 0 and plain.tried > 0 and plain.refused == 0
+    for right in row, version, guard:
+        assert (right.sold, right.left, right.oversold) == (40, 0, 0)
+        assert right.tried == right.refused
+    assert row.refused == 0 and version.refused > 0 and guard.refused > 0
+    assert row.stood_ms >= 400, "as long as a holder was stopped"
+    assert row.busy_ms > 5 * guard.busy_ms, "15 buyers wait on their connections"
+    for title in rows:
+        assert stops(shown, title) == 4
+    assert max(map(len, shown.splitlines())) <= 100
+    sql_tool.expect_nothing_left()
+
+
+def test_a_postgresql_that_is_named_is_used_and_left_as_it_was(tool, postgres):
+    def everything():
+        return postgres.sql("SELECT datname FROM pg_database ORDER BY 1")
+    before = everything()
+    shown = tool.output("demo", "oversell", "--store", postgres.uri("postgres", user="postgres"),
+                        "--contender", "guard", "--stock", 10, "--stops", 1)
+    assert "private PostgreSQL" not in shown and "private stockaded" in shown
+    assert in_postgresql(shown)["Stockade's guard"][:3] == (10, 0, 0)
+    assert everything() == before
+    tool.expect_nothing_left()
+
+
+@pytest.mark.parametrize("contender", ["row-lock", "guard"])
+def test_a_private_postgresql_goes_with_a_signal_and_with_a_kill(sql_tool, contender):
+    words = ("demo", "oversell", "--store", "postgresql", "--contender", contender, "--stock", 10,
+             "--pause", "10m")
+    running = sql_tool.start(*words)
+    sql_tool.await_stopped_child(running, 60)
+    running.send_signal(signal.SIGTERM)
+    _, stderr = running.communicate(timeout=patience(20))
+    assert running.returncode == 128 + signal.SIGTERM and "interrupted" in stderr
+    assert sql_tool.left_behind() == []
+    sql_tool.await_no_process()
+    running = sql_tool.start(*words)
+    sql_tool.await_stopped_child(running, 60)
+    running.kill()
+    running.communicate(timeout=patience(20))
+    sql_tool.await_no_process()
+
+
+def test_a_postgresql_that_cannot_be_used_is_named_in_one_line(tool, postgres):
+    for uri, said in (("postgresql://x@127.0.0.1:1/x", "port 1 failed: Connection refused"),
+                      (postgres.uri("postgres"), "permission denied to create database"),
+                      (postgres.uri("nowhere"), 'database "nowhere" does not exist')):
+        done = tool.run("demo", "oversell", "--store", uri)
+        assert done.returncode == 1 and re.fullmatch(f".*{said}.*\n", done.stderr), done.stderr
+    tool.expect_nothing_left()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="hides a folder from the demo")
+def test_where_postgresql_is_not_installed_it_is_named_in_one_line(tool):
+    tool.env["PATH"] = "/nowhere"
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /usr/lib/postgresql && exec "$@"',
+         "sh", BUILD / "stockade", "demo", "oversell", "--store", "postgresql"],
+        env={**tool.env, "PATH": os.environ["PATH"].replace("/usr/local/bin:", "")},
+        capture_output=True, text=True, timeout=patience(20), check=False)
+    assert done.returncode == 1 and re.fullmatch(
+        ".*is it installed.* apt-get install postgresql.*cannot run initdb.*\n", done.stderr)
+    assert tool.left_behind() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP],

@@ -191,6 +191,7 @@ def stock(module_rig, postgres):
 
 
 def present(link, tokens):
+    """In an open transaction, or one of its own. The first of a session takes a longer way."""
     for name, token in tokens.items():
         ask(link, "SELECT stockade.present(%s, %s)", name, token)
 
@@ -348,6 +349,7 @@ def test_refusals_say_what_to_do_and_tell_no_token(stock):
         stock.client("RELEASE", "secret", stock.client.token("secret"))
     newest = stock.client.token("secret", 600000)
     with stock.database.connect() as link:
+        present(link, {"secret": newest})
         for token, code in ((1, STALE), (1 << 53, UNKNOWN), (AsIs("NULL::int8"), NOTOKEN)):
             with pytest.raises(psycopg2.Error) as caught:
                 present(link, {"secret": token})
@@ -399,10 +401,11 @@ def test_bytes_name_a_resource_as_on_the_wire(stock):
         ask(link, "SELECT stockade.present(%s, %s)", b"\0\xff", token)
 
 
-def test_a_grant_waits_for_who_has_presented_and_then_refuses_the_older_token(stock):
+def test_a_grant_waits_for_a_presenter_and_refuses_its_token(stock):
     client, other = stock.daemon.client(), stock.daemon.client()
     token = client.token("race", 600000)
     with stock.database.connect() as link:
+        present(link, {"race": token})
         ask(link, "BEGIN")
         present(link, {"race": token})
         other.send("REVOKE", "race")
@@ -417,13 +420,15 @@ def test_a_grant_waits_for_who_has_presented_and_then_refuses_the_older_token(st
 def test_presenters_of_one_resource_take_turns(stock):
     token = stock.client.token("turns", 600000)
     with stock.database.connect() as first, stock.database.connect() as second:
+        present(first, {"turns": token})
+        present(second, {"turns": token})
         ask(first, "BEGIN")
         present(first, {"turns": token})
         ask(second, "SET lock_timeout = '100ms'")
         assert code_of(lambda: present(second, {"turns": token})) == "55P03"
 
 
-def test_who_pauses_after_present_is_ended_and_the_grant_goes_on(stock):
+def test_who_pauses_after_present_is_ended(stock):
     client, other = stock.daemon.client(), stock.daemon.client()
     token = client.token("pause", 600000)
     with stock.database.connect() as link:
@@ -493,7 +498,7 @@ def test_a_prepared_transaction_keeps_the_fence_and_is_told(stock):
     assert other.read() == token
 
 
-def test_a_copy_accepts_nothing_until_a_daemon_has_been_there(rig, stock):
+def test_a_copy_accepts_nothing_before_a_daemon(rig, stock):
     with stock.server.connect() as link:
         ask(link, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
             stock.database.name)
@@ -533,7 +538,7 @@ APP_ATTEMPTS = [
     "UPDATE stockade.meta SET floor = 0", "TRUNCATE stockade.resource",
     "SELECT nextval('stockade.resource_id')",
     "SELECT stockade.claim(' 736b753a31=1')", "SELECT stockade.judge('{}', '{}')",
-    "SELECT stockade.is_current('sku:1', 1)", "SELECT stockade.check_keys('sku:', '{1}')",
+    "SELECT stockade.claimed('sku:1')", "SELECT stockade.check_keys('sku:', '{1}')",
     # To take guards off.
     "SELECT stockade.guard_drop('inventory')", "SELECT stockade.guard_try('inventory', NULL, NULL)",
     "SELECT stockade.guard_create('news', 'sku', '')", "SELECT stockade.grant_app()",
@@ -546,8 +551,8 @@ APP_ATTEMPTS = [
     "CREATE TABLE child() INHERITS (inventory)",
     "CREATE OR REPLACE FUNCTION stockade.guard_1() RETURNS trigger LANGUAGE plpgsql AS "
     "'BEGIN RETURN NULL; END'",
-    "CREATE OR REPLACE FUNCTION stockade.is_current(name bytea, token int8) RETURNS boolean "
-    "LANGUAGE sql AS 'SELECT true'",
+    "CREATE OR REPLACE FUNCTION stockade.claimed(name bytea) RETURNS int8 LANGUAGE sql AS "
+    "'SELECT 1::int8'",
     "CREATE RULE r AS ON UPDATE TO inventory DO INSTEAD NOTHING",
     "CREATE TRIGGER aaa BEFORE UPDATE ON inventory FOR EACH ROW EXECUTE FUNCTION apply()",
     "TRUNCATE inventory", "COPY inventory FROM PROGRAM 'echo 1 1'",
@@ -635,8 +640,8 @@ def test_such_a_program_gets_round_nothing(stock, buyer):
         assert ask(watch, "SELECT * FROM stockade.guard_problems()") == problems
 
 
-CORE = "CREATE OR REPLACE FUNCTION stockade.is_current(name bytea, token int8) RETURNS boolean " \
-       "LANGUAGE plpgsql AS 'BEGIN RETURN true; END'"
+CORE = "CREATE OR REPLACE FUNCTION stockade.judge(names bytea[], tokens int8[]) RETURNS void " \
+       "LANGUAGE plpgsql AS 'BEGIN END'"
 # What is told, what did it, and whether GUARD CREATE heals it.
 DAMAGES = [
     ("table gone", "DROP TABLE lines", False),

@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 
-from bench import cases, durable, machine, report
+from bench import cases, durable, machine, postgres, report
 from bench.measure import Progress, run_case
 from bench.peers import servers_for
 from bench.server import BenchError
@@ -25,6 +25,15 @@ from bench.server import BenchError
 
 CHECKED_KEYS = 100000
 QUICK_PEERS = "stockade,redis,sqlite"
+
+
+def quick_peers():
+    try:
+        postgres.program("initdb")
+    except BenchError as error:
+        print(f"PostgreSQL is left out: {error}\n")
+        return QUICK_PEERS
+    return QUICK_PEERS + ",stockade-pg,postgres"
 
 
 def parse():
@@ -35,10 +44,12 @@ def parse():
     parser.add_argument("--seconds", type=float, help="of each run (default 3)")
     parser.add_argument("--keys", type=int, metavar="N", help="at most so many in each case")
     parser.add_argument("--peers", metavar="TAG,TAG", help="these only: stockade, stockade-redis, "
-                        "redis, sqlite, postgres, etcd, zookeeper")
+                        "stockade-pg, redis, sqlite, postgres, etcd, zookeeper")
     parser.add_argument("--quick", action="store_true", help="few cases, under a minute")
     parser.add_argument("--huge", action="store_true",
                         help="ten million keys, too: minutes and gigabytes more")
+    parser.add_argument("--growth", action="store_true",
+                        help="how PostgreSQL's cost grows with the keys, too: minutes more")
     parser.add_argument("--out", metavar="FOLDER", help="report.html and results.json go there")
     parser.add_argument("--page", metavar="FILE", help="the same as Markdown")
     parser.add_argument("--list", action="store_true", help="the names of the cases")
@@ -46,7 +57,7 @@ def parse():
                         "one)")
     options = parser.parse_args()
     if options.quick:
-        options.peers = options.peers or QUICK_PEERS
+        options.peers = options.peers or quick_peers()
     options.rounds = options.rounds or (3 if options.quick else 5)
     options.seconds = options.seconds or (0.6 if options.quick else 3)
     return options
@@ -65,8 +76,8 @@ def chosen(options):
     if options.only:
         every = [case for case in every
                  if any(fnmatch.fnmatch(case.name, glob) for glob in options.only)]
-    elif not options.huge:
-        every = [case for case in every if not case.huge]
+    else:
+        every = [case for case in every if not case.asked or getattr(options, case.asked)]
     if not every:
         sys.exit("bench: no such case; --list has their names")
     return every
@@ -90,7 +101,7 @@ def command(options):
     if options.only:
         words.append(f"CASES='{' '.join(options.only)}'")
     words += [f"ROUNDS={options.rounds}", f"RUN_SECONDS={options.seconds:g}"]
-    return " ".join(words + ["HUGE=1"] * options.huge)
+    return " ".join(words + ["HUGE=1"] * options.huge + ["GROWTH=1"] * options.growth)
 
 
 def run(options, folder):

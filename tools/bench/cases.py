@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured, and which goals it has to reach. Tags name servers: see peers.py."""
 
+import contextlib
 import socket
 
 from bench import clients, peers, postgres, waiting
@@ -60,11 +61,18 @@ def sqlite(label, *flags):
     return Contender(label, "sqlite", run)
 
 
-def pgbench(label, number=1, statement=postgres.UPDATE, units=None):
+def pgbench(label, script, tag="postgres", units=1):
+    """Measure 50 direct connections. script(keys) is a transaction, which counts as `units`."""
     def run(bout):
-        return postgres.pgbench(bout.server, postgres.updates(bout.case.keys, number, statement),
-                                seconds=bout.seconds, units=units or number)
-    return Contender(label, "postgres", run)
+        return postgres.pgbench(bout.server, script(bout.case.keys), seconds=bout.seconds,
+                                units=units)
+    return Contender(label, tag, run)
+
+
+def direct(label, number=1, tag="postgres", units=None, pipeline=True):
+    """Measure checked updates, so many in a transaction."""
+    return pgbench(label, lambda keys: postgres.updates(keys, number, pipeline=pipeline), tag,
+                   units or number)
 
 
 def fixed(*words):
@@ -106,12 +114,14 @@ def reads(pipeline, goal):
                 {"Redis GET": goal}, quick=True)
 
 
+@contextlib.contextmanager
 def stock(servers):
     """Counters to be decremented, under token 1."""
     clients.fill(servers["stockade"], 10000, "ACQUIRE stock:{next} 86400000",
                  f"FENCED 1 HSET stock:{{next}} stock {STOCK}")
     clients.fill(servers["redis"], 10000, "SET token:stock:{next} 1",
                  f"HSET stock:{{next}} stock {STOCK}")
+    yield
 
 
 def decrements(pipeline):
@@ -122,7 +132,7 @@ def decrements(pipeline):
         return (f"EVALSHA {server.script(peers.FENCED_DECREMENT)} 1 stock:{{key}} 1",)
     return Case(f"decrement-{pipeline}", f"bounded decrement, {how}, 10,000 keys", 10000,
                 [load(STOCKADE, "stockade", fixed(ours), pipeline=pipeline),
-                 load(LUA, "redis", theirs, pipeline=pipeline)], prepare=stock)
+                 load(LUA, "redis", theirs, pipeline=pipeline)], around=stock)
 
 
 def transactions():
@@ -268,8 +278,96 @@ def curve(keys):
     case.contenders = [contender for contender in case.contenders
                        if contender.tag in ("stockade", "sqlite")]
     case.name = f"curve-{keys}"
-    case.huge = keys > 1000000
+    case.asked = "huge" if keys > 1000000 else ""
     return case
+
+
+ON_POSTGRES, BY_HAND = "Stockade on PostgreSQL", "PostgreSQL, lease by hand"
+
+
+def on_postgres(title="", suffix=""):
+    """The store in PostgreSQL beside direct connections to the same server; `suffix`: of the tags
+    where a network is in between."""
+    ours, theirs = "stockade-pg" + suffix, "postgres" + suffix
+    write, eight = fixed("FENCED", 1, "SET", KEY, RANDOM), ["FENCED 1 SET key:{key} {value}"] * 8
+
+    def case(name, what, contenders, goals, **more):
+        return Case(f"pg-{name}{suffix}", f"{what}{title}", 100000, contenders, goals,
+                    p99_parts={contenders[1].label: 1.5}, **more)
+    yield case("write-1", "fenced write in PostgreSQL, one by one",
+               [pairs(ON_POSTGRES, ours, write), direct(POSTGRES, tag=theirs)], {POSTGRES: 2},
+               quick=not suffix)
+    yield case("write-16", "fenced write in PostgreSQL, pipeline 16",
+               [pairs(ON_POSTGRES, ours, write, pipeline=16),
+                direct("PostgreSQL, 16 in a transaction", 16, theirs),
+                direct(POSTGRES, tag=theirs)], {POSTGRES: 4}, quick=not suffix)
+    yield case("transaction", "transaction of 8 fenced writes in PostgreSQL",
+               [cycle_of(ON_POSTGRES, ours, ["MULTI", *eight, "EXEC"]),
+                direct(POSTGRES, 8, theirs, 1, pipeline=False),
+                direct("PostgreSQL, all statements in one trip", 8, theirs, 1)],
+               {POSTGRES: 2}, unit="transactions")
+    mutex = [] if suffix else [cycle(MUTEX, "etcd", "etcd-cycle")]
+    yield case("cycle", "lease cycle in PostgreSQL, distinct keys",
+               [cycle(ON_POSTGRES, ours, "lease-cycle"),
+                pgbench(BY_HAND, lambda keys: postgres.BY_HAND.format(apart=keys // 50), theirs),
+                *mutex], {BY_HAND: 2, MUTEX: 5}, unit="cycles")
+    yield case("read", "read in PostgreSQL, one by one",
+               [pairs(ON_POSTGRES, ours, fixed("GET", KEY)),
+                pgbench(POSTGRES, lambda keys: postgres.READ.format(keys=keys), theirs)],
+               {POSTGRES: 0.5})
+
+
+def two_daemons():
+    """Two of them on different keys of one database, with half of the clients each, beside one."""
+    def run(bout):
+        return clients.together([
+            lambda server=server, keys=keys: clients.commands(
+                server, [f"FENCED 1 SET {keys}:{{key}} {{value}}"], clients=25,
+                keys=bout.case.keys, time=bout.time)
+            for server, keys in ((bout.servers["stockade-pg"], "key"), (bout.server, "two"))])
+    one = "Stockade on PostgreSQL, one daemon"
+    return Case("pg-two", "fenced write in PostgreSQL, one by one, two daemons", 100000,
+                [Contender("Stockade on PostgreSQL, two daemons", "stockade-pg-2", run),
+                 load(one, "stockade-pg", fixed("FENCED 1 SET key:{key} {value}"))], {one: 0.8})
+
+
+def old_snapshot():
+    """What PostgreSQL cannot clean up meanwhile piles up for both."""
+    for case in on_postgres(", under an old snapshot"):
+        if case.name.startswith("pg-write"):
+            case.name += "-snapshot"
+            case.around, case.seconds, case.quick = postgres.old_snapshot, 10, False
+            yield case
+
+
+def guards():
+    """What present() and a guard cost who writes SQL of its own."""
+    def write(label, table, begin=False, rows=1, connections=50):
+        def run(bout):
+            count = min(rows, bout.case.keys // 2)
+            script = postgres.guard_script(bout.case.keys, table, begin, count)
+            return postgres.pgbench(bout.servers["postgres"], script, seconds=bout.seconds,
+                                    units=count, clients=connections, database=postgres.SHOP)
+        return Contender(label, "stockade-pg", run)
+
+    def case(name, what, goal, **how):
+        bare = "bare UPDATE"
+        return Case(f"pg-guard{name}", what, 100000,
+                    [write("UPDATE under a guard, with present()", "guarded", **how),
+                     write(bare, "bare", **how)], {bare: goal}, around=postgres.guarded,
+                    seconds=10)  # each new connection compiles the functions first
+    yield case("", "UPDATE of one row in one trip", 0.6)
+    yield case("-begin", "UPDATE of one row, with BEGIN and COMMIT", 0.6, begin=True)
+    yield case("-rows", "UPDATE of 10,000 rows of as many resources in one statement, one client",
+               0.5, rows=10000, connections=1)
+
+
+def growth(keys):
+    words = fixed("FENCED", 1, "SET", KEY, RANDOM)
+    return Case(f"growth-{keys}", f"fenced write in PostgreSQL, {keys:,} keys", keys,
+                [pairs(ON_POSTGRES, "stockade-pg", words),
+                 pairs(ON_POSTGRES + ", pipeline 16", "stockade-pg", words, pipeline=16),
+                 direct(POSTGRES)], asked="growth")
 
 
 def all_cases():
@@ -277,18 +375,22 @@ def all_cases():
         writes(1000, 1, {}), writes(1000, 16, {}),
         decrements(1), decrements(16), curve(10000),
         writes(100000, 1, {REDIS: 1.0, LUA: 1.25, POSTGRES: 2.5, ETCD: 3.5},
-               [pgbench(POSTGRES), puts(ETCD, "etcd", "etcd-put"),
+               [direct(POSTGRES), puts(ETCD, "etcd", "etcd-put"),
                 puts("ZooKeeper set", "zookeeper", "zookeeper-set")], quick=True),
         writes(100000, 16, {REDIS: 1.0, LUA: 2, SQLITE: 0.85},
-               [pgbench("PostgreSQL, 16 in a transaction", 16),
+               [direct("PostgreSQL, 16 in a transaction", 16),
                 puts("ZooKeeper set", "zookeeper", "zookeeper-set", 16)], quick=True),
         tls_writes(1), tls_writes(16),
         reads(1, 1.0), reads(16, 0.8), mixed(), transactions(), *cycles(), *wakes(),
         acquires(),
+        *on_postgres(), two_daemons(), *guards(),
+        *on_postgres(", 0.5 ms away", "-500us"), *on_postgres(", 2 ms away", "-2000us"),
+        *old_snapshot(),
         connections(1), half_rate(),
         idle(),  # first: the daemon keeps the memory that it once needed for many connections
         connections(1000), connections(10000),
         writes(1000000, 1, {}), writes(1000000, 16, {REDIS: 0.5, SQLITE: 0.85},
                                        ceiling={"p99": 20}),
         curve(10000000),
+        *(growth(keys) for keys in (1000, 10000, 100000, 1000000)),
     ]

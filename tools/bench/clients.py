@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The load generators: each call is one run, and returns rate, ops and latencies in ms."""
 
+import concurrent.futures
 import json
 import re
 import subprocess
@@ -35,6 +36,17 @@ def commands(server, words, *, flags=(), **options):
     one_of = "mix" in options
     return load(server, "resp", flags=flags, units=options.get("pipeline", 1) *
                 (1 if one_of else len(words)), **options)
+
+
+def together(calls):
+    """Make the calls of load() or commands() at the same time, as one: rates and counts in sum, of
+    the rest the worst."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        parts = list(pool.map(lambda call: call(), calls))
+    result = {name: max(part[name] for part in parts) for name in ("p50", "p99", "p999", "max",
+                                                                  "most")}
+    result.update({name: sum(part[name] for part in parts) for name in ("rate", "ops")})
+    return {**result, "fewest": min(part["fewest"] for part in parts)}
 
 
 def sqlite(store, flags=(), **options):

@@ -15,6 +15,8 @@ WRITES_S, KILLED_AFTER_S = 2, 1
 
 CHECKED = {  # how to write and read a key
     "stockade": ("resp", "FENCED 1 SET key:{key} {value}", "GET key:{key}"),
+    # Its PostgreSQL is killed, too.
+    "stockade-pg": ("resp", "FENCED 1 SET key:{key} {value}", "GET key:{key}"),
     "redis": ("resp", "SET key:{key} {value}", "GET key:{key}"),
     "etcd": ("work", "etcd-put", "etcd-get"),
     "zookeeper": ("work", "zookeeper-set", "zookeeper-get"),

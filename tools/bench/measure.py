@@ -6,6 +6,7 @@ all alike; the figures are medians over the rounds. The servers for one number o
 side, and only one of them has work.
 """
 
+import contextlib
 import dataclasses
 import os
 import statistics
@@ -34,7 +35,7 @@ class Case:
     keys: int
     contenders: list
     goals: dict = dataclasses.field(default_factory=dict)
-    prepare: object = None  # prepare(servers), once
+    around: object = None   # around(servers): the context in which all of it happens
     unit: str = "ops"
     seconds: float = 0      # other than usual
     rounds: int = 0
@@ -42,7 +43,7 @@ class Case:
     # Another's label: our p99 may be this part of its.
     p99_parts: dict = dataclasses.field(default_factory=dict)
     quick: bool = False
-    huge: bool = False      # takes minutes and gigabytes: only where it is asked for
+    asked: str = ""         # "huge", "growth": only where that is asked for
     drawn: int = 0          # random keys are below this, where it is not `keys`
 
 
@@ -118,8 +119,6 @@ def median(results):
 
 def run_case(case, servers, options, progress):
     """Return label: medians."""
-    if case.prepare:
-        case.prepare(servers)
     results = {contender.label: [] for contender in case.contenders}
     latest, rates = {}, {}
 
@@ -130,13 +129,14 @@ def run_case(case, servers, options, progress):
         rates[contender.label] = result["rate"]
         return result
 
-    if not options.quick:  # caches fill, a JVM compiles
-        for contender in case.contenders:
-            progress.step(f"{case.title}: {contender.label}, warming up", 0)
-            turn(contender, WARM_UP_S)
-    for number in range(case.rounds or options.rounds):
-        for contender in case.contenders:
-            progress.step(f"{case.title}: {contender.label}, round {number + 1}")
-            seconds = min(case.seconds, 20 * options.seconds) or options.seconds
-            results[contender.label].append(turn(contender, seconds))
+    with case.around(servers) if case.around else contextlib.nullcontext():
+        if not options.quick:  # caches fill, a JVM compiles
+            for contender in case.contenders:
+                progress.step(f"{case.title}: {contender.label}, warming up", 0)
+                turn(contender, WARM_UP_S)
+        for number in range(case.rounds or options.rounds):
+            for contender in case.contenders:
+                progress.step(f"{case.title}: {contender.label}, round {number + 1}")
+                seconds = min(case.seconds, 20 * options.seconds) or options.seconds
+                results[contender.label].append(turn(contender, seconds))
     return {label: median(runs) for label, runs in results.items()}

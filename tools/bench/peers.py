@@ -69,35 +69,47 @@ class RespServer(Server):
 
 
 class Stockade(RespServer):
-    """Leases in its own store, or on a Redis, whose cost is then part of ours."""
+    """`redis`: its leases are there. `postgres`: its store is there. Their cost is part of ours.
+    `fills`: what the names of its keys begin with; None: they are there, or it needs none."""
 
-    def __init__(self, folder, redis=None, cache_mb=128, tag=None, options=()):
+    def __init__(self, folder, redis=None, postgres=None, cache_mb=128, tag="stockade", options=(),
+                 fills="key"):
         super().__init__(folder)
-        self.tag = tag or ("stockade-redis" if redis else "stockade")
+        self.tag = tag
         self.options = options
         self.cache_mb = cache_mb
         self.redis = redis
+        self.behind = redis or postgres
+        self.fills = fills
         self.store = self.folder / "stockade.db"
+        self.store_uri = postgres.uri() if postgres else f"sqlite:{self.store}"
         self.start()
 
     def start(self):
+        if self.behind and self.behind.process.poll() is not None:
+            self.behind.start()
         self.spawn([BUILD / "stockaded", "--listen", f"127.0.0.1:{self.port}", "--admin", "off",
                     "--listen", f"tls:127.0.0.1:{self.tls_port}",
                     "--tls-cert", self.cert, "--tls-key", self.key,
                     "--log-level", "warn", "--max-connections", CONNECTIONS_MAX,
-                    "--cache-size", self.cache_mb, "--store", f"sqlite:{self.store}",
+                    "--cache-size", self.cache_mb, "--store", self.store_uri,
                     "--lease", f"redis://127.0.0.1:{self.redis.port}" if self.redis else "local:",
                     *self.options])
         self.wait_for(self.listens)
 
     def fill(self, keys):
         """A lease under token 1 and a value for each key."""
-        if not self.redis:
-            clients.fill(self, keys, "ACQUIRE key:{next} 86400000",
-                         "FENCED 1 SET key:{next} {value}")
+        if self.fills:
+            clients.fill(self, keys, f"ACQUIRE {self.fills}:{{next}} 86400000",
+                         f"FENCED 1 SET {self.fills}:{{next}} {{value}}")
 
     def pids(self):
-        return super().pids() + (self.redis.pids() if self.redis else [])
+        return super().pids() + (self.behind.pids() if self.behind else [])
+
+    def kill(self):
+        super().kill()
+        if self.behind:
+            self.behind.kill()
 
     def counts(self):
         """Transactions committed in the store, and operations in them."""
@@ -222,6 +234,20 @@ def cache_mb(keys):
     return 128 if keys <= 1000000 else 2048
 
 
+def on_redis(tag):
+    return lambda folder, servers, keys: Stockade(folder, redis=servers["lease-redis"], tag=tag,
+                                                  fills=None)
+
+
+def on_postgres(tag, postgres="postgres", fills=None):
+    return lambda folder, servers, keys: Stockade(folder, postgres=servers[postgres], tag=tag,
+                                                  fills=fills)
+
+
+def far(round_trip_us):
+    return lambda folder, servers, keys: postgres.Far(folder, servers["postgres"], round_trip_us)
+
+
 MAKERS = {
     "stockade": lambda folder, servers, keys: Stockade(folder, cache_mb=cache_mb(keys)),
     "stockade-audit": lambda folder, servers, keys: Stockade(
@@ -231,12 +257,27 @@ MAKERS = {
         options=("--audit", folder / "audit.log", "--audit-durable", "all")),
     "redis": lambda folder, servers, keys: Redis(folder),
     "lease-redis": lambda folder, servers, keys: Redis(folder, filled=False),
-    "stockade-redis": lambda folder, servers, keys: Stockade(folder, servers["lease-redis"]),
-    "stockade-redis-2": lambda folder, servers, keys: Stockade(folder, servers["lease-redis"]),
+    "stockade-redis": on_redis("stockade-redis"),
+    "stockade-redis-2": on_redis("stockade-redis-2"),
     "postgres": lambda folder, servers, keys: postgres.Postgres(folder),
+    "stockade-pg": on_postgres("stockade-pg", fills="key"),
+    "stockade-pg-2": on_postgres("stockade-pg-2", fills="two"),
+    "postgres-500us": far(500),
+    "stockade-pg-500us": on_postgres("stockade-pg-500us", "postgres-500us"),
+    "postgres-2000us": far(2000),
+    "stockade-pg-2000us": on_postgres("stockade-pg-2000us", "postgres-2000us"),
     "etcd": lambda folder, servers, keys: Etcd(folder),
     "zookeeper": lambda folder, servers, keys: ZooKeeper(folder),
     "sqlite": lambda folder, servers, keys: Sqlite(folder, servers["stockade"]),
+}
+NEEDS = {  # tag: who has to run, too
+    "stockade-redis": ("lease-redis", "stockade-redis-2"),
+    "stockade-pg": ("postgres",),
+    "stockade-pg-2": ("postgres", "stockade-pg"),
+    "postgres-500us": ("postgres",),
+    "stockade-pg-500us": ("postgres", "postgres-500us", "stockade-pg"),
+    "postgres-2000us": ("postgres",),
+    "stockade-pg-2000us": ("postgres", "postgres-2000us", "stockade-pg"),
 }
 
 
@@ -244,8 +285,7 @@ MAKERS = {
 def servers_for(tags, folder, keys, progress):
     """Yield tag: server, started in the order of MAKERS, since some need others."""
     servers = {}
-    if "stockade-redis" in tags:
-        tags = {*tags, "lease-redis", "stockade-redis-2"}
+    tags = {*tags, *(needed for tag in tags for needed in NEEDS.get(tag, ()))}
     try:
         for tag, make in MAKERS.items():
             if tag not in tags:

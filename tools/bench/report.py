@@ -92,6 +92,8 @@ NOTES = (
 CURVES = (
     ("Writes per second as the number of keys grows (pipeline 16)", "keys",
      ("write-16-1000", "curve-10000", "write-16-100000", "write-16-1000000", "curve-10000000")),
+    ("Writes in PostgreSQL per second as the number of keys grows", "keys",
+     ("growth-1000", "growth-10000", "growth-100000", "growth-1000000")),
     ("Writes per second as the number of connections grows", "connections",
      ("connections-1", "write-1-100000", "connections-1000", "connections-10000")),
 )
@@ -174,10 +176,11 @@ PEERS = {"Redis": ("Redis SET", "Redis GET", "Redis GET and SET", "Redis MULTI",
                    "Redis lock, asks each 20 ms"),
          "Redis, token checked in Lua": ("Redis, token checked in Lua",
                                          "Redis, lock and token in Lua"),
-         "PostgreSQL": ("PostgreSQL", "PostgreSQL, 16 in a transaction"),
+         "PostgreSQL": ("PostgreSQL", "PostgreSQL, 16 in a transaction",
+                        "PostgreSQL, lease by hand"),
          "etcd": ("etcd put", "etcd mutex"),
          "ZooKeeper": ("ZooKeeper set", "ZooKeeper recipe")}
-OURS, ON_REDIS = "Stockade", "Stockade on Redis"
+OURS, ON_REDIS, ON_POSTGRES = "Stockade", "Stockade on Redis", "Stockade on PostgreSQL"
 ROWS = (
     ("fenced write", "write-1-100000", OURS),
     ("fenced write, pipeline 16", "write-16-100000", OURS),
@@ -191,6 +194,11 @@ ROWS = (
     ("lease cycle, each its own key", "cycle", OURS),
     ("the same, leases on a Redis", "cycle", ON_REDIS),
     ("lease cycle, all on one key", "cycle-hot", OURS),
+    ("store in PostgreSQL: fenced write", "pg-write-1", ON_POSTGRES),
+    ("the same, pipeline 16", "pg-write-16", ON_POSTGRES),
+    ("the same, transaction of 8 writes", "pg-transaction", ON_POSTGRES),
+    ("the same, read", "pg-read", ON_POSTGRES),
+    ("the same, lease cycle, each its own key", "pg-cycle", ON_POSTGRES),
 )
 
 
@@ -214,9 +222,22 @@ def page_table(results):
         yield "| " + " | ".join(cells) + " |"
 
 
+def growth_table(results):
+    """Nothing where that was not measured."""
+    cases = {name: figures for name, figures in results.items() if name.startswith("growth-")}
+    if cases:
+        yield from ("", "| store in PostgreSQL, keys | a second | pipeline 16 | to PostgreSQL |",
+                    "|--:|--:|--:|--:|")
+    for name, figures in cases.items():
+        cells = [f"{position(name, 'keys'):,}", f"{figures[ON_POSTGRES]['rate']:,.0f}",
+                 f"{figures[ON_POSTGRES + ', pipeline 16']['rate']:,.0f}",
+                 peer_ratio(figures[ON_POSTGRES], figures, ("PostgreSQL",))]
+        yield "| " + " | ".join(cells) + " |"
+
+
 def put_into_page(page, results):
-    """The text of the page with the table of these results."""
-    block = BEGIN + "\n" + "\n".join(page_table(results)) + "\n\n" + END
+    """The text of the page with the tables of these results."""
+    block = BEGIN + "\n" + "\n".join([*page_table(results), *growth_table(results)]) + "\n\n" + END
     text, count = re.subn(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: block, page,
                           flags=re.S)
     if count != 1:

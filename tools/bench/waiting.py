@@ -2,7 +2,6 @@
 """Waiting for a lease: how soon the next in line is woken, whether all are served in the order in
 which they came, and how one key is shared between the clients of two daemons."""
 
-import concurrent.futures
 import itertools
 import selectors
 import socket
@@ -111,11 +110,6 @@ def order(server, number):
 
 def shared(servers, seconds, number=50):
     """The contended cycle through two daemons on one lease service, half of the clients each."""
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        both = list(pool.map(lambda server: clients.load(
-            server, "lease-cycle", flags=["--hot"], clients=number // len(servers),
-            time=f"{int(seconds * 1000)}ms"), servers))
-    result = {name: max(half[name] for half in both) for name in ("p50", "p99", "p999", "max",
-                                                                 "most")}
-    result.update({name: sum(half[name] for half in both) for name in ("rate", "ops")})
-    return {**result, "fewest": min(half["fewest"] for half in both)}
+    return clients.together([lambda server=server: clients.load(
+        server, "lease-cycle", flags=["--hot"], clients=number // len(servers),
+        time=f"{int(seconds * 1000)}ms") for server in servers])

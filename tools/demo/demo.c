@@ -10,23 +10,18 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "fence/base/json.h"
+#include "store/open.h"
 #include "tools/report/report.h"
 
 bool demo_set_contender(void *settings, const char *text, struct failure *failure)
 {
     struct sale *sale = settings;
-    char names[200] = "";
 
-    for (size_t i = 0; i < sale->demo->count; i++) {
-        const char *name = sale->demo->contenders[i]->name;
-        if (strcmp(name, text) == 0) {
-            sale->chosen[i] = sale->chooses = true;
-            return true;
-        }
-        (void)snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
-                       i > 0 ? ", " : "", name);
+    if (sale->named_count == CONTENDERS_MAX) {
+        return failure_set(failure, "is given too often");
     }
-    return failure_set(failure, "takes one of %s, not \"%s\"", names, text);
+    sale->named[sale->named_count++] = text;
+    return true;
 }
 
 bool demo_set_redis(void *settings, const char *text, struct failure *failure)
@@ -35,23 +30,6 @@ bool demo_set_redis(void *settings, const char *text, struct failure *failure)
 
     sale->redis_given = true;
     return client_uri_parse(&sale->redis, "redis", text, failure);
-}
-
-/* Where no contender was chosen, all are. */
-static void choose_contenders(struct sale *sale)
-{
-    for (size_t i = 0; i < sale->demo->count; i++) {
-        sale->chosen[i] |= !sale->chooses;
-    }
-}
-
-/* Write `prefix` and 16 hex digits that nobody else has. */
-static void name_anew(char *out, size_t size, const char *prefix)
-{
-    uint64_t number;
-
-    chance_system.fill(&chance_system, &number, sizeof number);
-    (void)snprintf(out, size, "%s%016" PRIx64, prefix, number);
 }
 
 struct run {
@@ -66,24 +44,105 @@ struct run {
     struct buf json;                           /* its data: one object for each sale so far */
 };
 
+static bool choose_contender(struct sale *sale, const char *text, struct failure *failure)
+{
+    char names[200] = "";
+
+    for (size_t i = 0; i < sale->demo->count; i++) {
+        const char *name = sale->demo->contenders[i]->name;
+        if (strcmp(name, text) == 0) {
+            sale->chosen[i] = true;
+            return true;
+        }
+        (void)snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s",
+                       i > 0 ? ", " : "", name);
+    }
+    return failure_set(failure, "--contender takes one of %s, not \"%s\"", names, text);
+}
+
+/* Where none was named, all are chosen. */
+static bool choose_contenders(struct sale *sale, struct failure *failure)
+{
+    for (size_t i = 0; i < sale->demo->count; i++) {
+        sale->chosen[i] = sale->named_count == 0;
+    }
+    for (size_t i = 0; i < sale->named_count; i++) {
+        if (!choose_contender(sale, sale->named[i], failure)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Put the demo together as the options ask for it. False: they make no sense. */
+static bool choose(struct run *run, const struct demo *demo, struct failure *failure)
+{
+    struct sale *sale = run->sale;
+
+    sale->demo = sale->database != NULL ? demo->in_postgresql : demo;
+    if (sale->database == NULL) {
+        return (run->cli->uri == NULL || cli_server(run->cli, &run->given, failure)) &&
+               choose_contenders(sale, failure);
+    }
+    if (run->cli->uri != NULL || sale->redis_given) {
+        return failure_set(failure,
+                           "%s and --store do not go together: the sale in PostgreSQL has "
+                           "a stockaded of its own, on a database of its own",
+                           sale->redis_given ? "--redis" : "-u");
+    }
+    if (strcmp(sale->database, "postgresql") != 0 && !store_uri_is_postgresql(sale->database)) {
+        return failure_set(failure, "--store takes \"postgresql\" or postgresql://...");
+    }
+    return choose_contenders(sale, failure);
+}
+
+/* Write `prefix` and 16 hex digits that nobody else has. */
+static void name_anew(char *out, size_t size, const char *prefix)
+{
+    uint64_t number;
+
+    chance_system.fill(&chance_system, &number, sizeof number);
+    (void)snprintf(out, size, "%s%016" PRIx64, prefix, number);
+}
+
 static void say_servers(struct run *run)
 {
     if (run->servers.redis_program.pid != 0) {
         term_line(&run->term, "private redis-server on port %d (it keeps nothing on disk)",
                   run->servers.redis.host.port);
     }
+    if (run->servers.postgresql_program.pid != 0) {
+        term_line(&run->term, "%s", "private PostgreSQL (it commits to disk)");
+    }
     if (run->servers.stockaded_program.pid != 0) {
-        term_line(&run->term, "private stockaded on port %d, leases on %s Redis",
-                  run->servers.stockade.host.port, run->sale->redis_given ? "the given" : "that");
+        term_line(&run->term, "private stockaded on port %d, %s", run->servers.stockade.host.port,
+                  run->sale->database != NULL ? "store and leases in PostgreSQL"
+                  : run->sale->redis_given    ? "leases on the given Redis"
+                                              : "leases on that Redis");
     }
     term_line(&run->term, "%s", "");
+}
+
+/* The sale in PostgreSQL has a database of its own, wherever that is. */
+static bool find_postgresql(struct run *run, bool needs_stockade, struct failure *failure)
+{
+    struct sale *sale = run->sale;
+    struct servers *servers = &run->servers;
+    bool given = strcmp(sale->database, "postgresql") != 0;
+
+    sale->postgresql = servers->database;
+    return (given || servers_start_postgresql(servers, failure)) &&
+           servers_make_database(servers, given ? sale->database : servers->postgresql, sale->table,
+                                 failure) &&
+           (!needs_stockade ||
+            servers_start_stockaded(servers, sale->postgresql, "local:", failure));
 }
 
 /* Start the servers that are needed and were not named, and say so. */
 static bool find_servers(struct run *run, struct failure *failure)
 {
     struct sale *sale = run->sale;
-    bool needs_redis = false, needs_stockade = false;
+    bool needs_redis = false, needs_stockade = false, found;
 
     for (size_t i = 0; i < sale->demo->count; i++) {
         const struct contender *contender = sale->demo->contenders[i];
@@ -94,10 +153,18 @@ static bool find_servers(struct run *run, struct failure *failure)
     needs_stockade &= run->cli->uri == NULL;
     run->redis = sale->redis_given ? &sale->redis : &run->servers.redis;
     run->stockade = run->cli->uri != NULL ? &run->given : &run->servers.stockade;
-    if (!servers_make_folder(&run->servers, failure) ||
-        ((needs_redis || needs_stockade) && !sale->redis_given &&
-         !servers_start_redis(&run->servers, failure)) ||
-        (needs_stockade && !servers_start_stockaded(&run->servers, run->redis->text, failure))) {
+    if (!servers_make_folder(&run->servers, failure)) {
+        return false;
+    }
+    if (sale->database != NULL) {
+        found = find_postgresql(run, needs_stockade, failure);
+    } else {
+        found = (!(needs_redis || needs_stockade) || sale->redis_given ||
+                 servers_start_redis(&run->servers, failure)) &&
+                (!needs_stockade ||
+                 servers_start_stockaded(&run->servers, NULL, run->redis->text, failure));
+    }
+    if (!found) {
         return false;
     }
     (void)snprintf(sale->store, sizeof sale->store, "%s/library.db", run->servers.folder);
@@ -194,7 +261,7 @@ static bool hold_sales(struct run *run, bool *kept, struct failure *failure)
             continue;
         }
         bool missing = contender->missing != NULL && contender->missing(sale, server, failure);
-        if (missing && !sale->chooses) {
+        if (missing && sale->named_count == 0) {
             term_line(&run->term, "  %-20s  left out: %s", contender->title, failure->text);
             continue;
         }
@@ -224,18 +291,16 @@ int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int ar
     struct failure failure = {.text = ""};
     bool kept = true;
 
-    check(demo->count <= CONTENDERS_MAX);
-    sale->demo = demo;
     switch (options_parse(demo->options, sale, cli, argc, argv)) {
     case OPTIONS_HELPED: return CLI_OK;
     case OPTIONS_WRONG: return CLI_USAGE;
     case OPTIONS_RUN: break;
     }
-    if (cli->uri != NULL && !cli_server(cli, &run.given, &failure)) {
+    if (!choose(&run, demo, &failure)) {
         fprintf(stderr, "%s: %s; see %s --help\n", command, failure.text, command);
         return CLI_USAGE;
     }
-    choose_contenders(sale);
+    check(sale->demo->count <= CONTENDERS_MAX);
     if (sale->pause_ms == 0) {
         sale->pause_ms = demo->pause_ttls * sale->ttl_ms;
     }

@@ -11,6 +11,7 @@
  *   - Redis lock: another's grant that was asked for after ours was answered (both are times of
  *     the machine's one monotonic clock);
  *   - redis-py's Lock: another's grant that was answered after ours;
+ *   - PostgreSQL's plain lock: as the Redis lock; a row lock: never, for nothing passes meanwhile;
  *   - Stockade: a token larger than ours. A write that the server refused as STALE counts as tried
  *     in any case: the server has seen the newer grant before the ledger;
  *   - compare and set: it failed. Nothing is known better than that answer;
@@ -26,6 +27,7 @@
 
 #include "tools/cli.h"
 #include "tools/crew.h"
+#include "tools/database.h"
 #include "tools/options.h"
 #include "tools/report/trace.h"
 #include "tools/servers.h"
@@ -37,8 +39,10 @@ enum { CONTENDERS_MAX = 10, COLUMNS_MAX = 9, SKUS_MAX = 32 };
 /* What is on sale, and how the sale goes. The demo's options fill it. */
 struct sale {
     const struct demo *demo;
+    const char *named[CONTENDERS_MAX]; /* by --contender; none: all that can be held are */
+    size_t named_count;
     bool chosen[CONTENDERS_MAX];
-    bool chooses; /* some were named; else all that can be held are */
+    const char *database; /* --store: the stock is in PostgreSQL, a private one or by its URI */
     bool redis_given;
     struct client_uri redis; /* --redis */
 
@@ -50,10 +54,11 @@ struct sale {
     const char *report;  /* the file for it; NULL: none */
     struct trace *trace; /* for the report; NULL: none */
     /* For this run alone, so that a running server's other data is out of reach. */
-    char key[48];       /* what all keys begin with */
-    char table[48];     /* of the orders, in Stockade's store */
-    char store[300];    /* a path for the contender that needs no server */
-    const char *python; /* the interpreter that has redis-py; NULL: not looked for yet */
+    char key[48];           /* what all keys begin with */
+    char table[48];         /* of the orders, in Stockade's store */
+    char store[300];        /* a path for the contender that needs no server */
+    const char *postgresql; /* the URI of a database of this run alone */
+    const char *python;     /* the interpreter that has redis-py; NULL: not looked for yet */
 };
 
 /* In shared memory. All atomic: a process that is stopped or killed leaves nothing locked. */
@@ -64,7 +69,9 @@ struct ledger {
     _Atomic int64_t stops, losses;   /* buyers stopped between read and write; replies lost */
     _Atomic int64_t stale_tried, stale_refused;
     _Atomic int64_t newest[SKUS_MAX];  /* see above: microseconds or a token */
-    _Atomic int64_t last_sale_ms;      /* on the monotonic clock */
+    _Atomic int64_t last_sale_ms;      /* on the monotonic clock; 0: there was none */
+    _Atomic int64_t used_us;           /* how long buyers needed their connections, in sum */
+    _Atomic int64_t stood_ms;          /* the longest time from one sale to the next */
     struct failure failures[CREW_MAX]; /* each buyer's, written before its process ends */
 };
 
@@ -75,6 +82,7 @@ struct buyer {
     const struct client_uri *server;
     struct ledger *ledger;
     struct client client;
+    struct database database; /* where the contender is by_sql */
     unsigned index;
     struct trace *trace; /* the sale's; NULL for the referee */
     int64_t deadline_ms;
@@ -94,6 +102,7 @@ struct sale_result {
     int64_t baskets, pieces; /* as confirmed to buyers */
     int64_t stops, losses, stale_tried, stale_refused;
     int64_t took_ms; /* from the opening to the last sale; at least 1 */
+    int64_t used_ms, stood_ms;
     /* The audit's: */
     int64_t left;         /* pieces in the stocks; below zero, where they are */
     int64_t oversold;     /* pieces that were sold and were not there; 0 is right */
@@ -106,9 +115,10 @@ struct sale_result {
 struct contender {
     const char *name;   /* on the command line */
     const char *title;  /* in the table */
-    bool uses_stockade; /* its server is Stockade, not Redis */
+    bool uses_stockade; /* its server is Stockade, not Redis or PostgreSQL alone */
     bool embedded;      /* it has no server: it opens sale->store by itself */
     bool by_library;    /* it needs no client but its own */
+    bool by_sql;        /* it writes SQL of its own, on a connection to PostgreSQL */
 
     /* Does it lack something here? Then it is left out, and `failure` says what. May be NULL. */
     bool (*missing)(struct sale *sale, const struct client_uri *server, struct failure *failure);
@@ -140,6 +150,11 @@ bool buyer_is_late(const struct buyer *buyer);
 /* Fail the purchase: set what the server said where a reply (or NULL) was not expected, and free
  * it. */
 enum purchase buyer_failed(struct buyer *buyer, const char *doing, redisReply *reply);
+/* Run a statement as database_do does. */
+bool buyer_sql(struct buyer *buyer, const char *doing, struct database_answer *answer,
+               const char *sql, const char *const *params);
+/* Sleep until the next try for a lock, some 20 ms. */
+void buyer_pause(void);
 /* Return the monotonic clock's time, which all processes share. */
 int64_t buyer_now_us(void);
 /* Note that another may act on the article from `mark` on: a token, or the time at which a grant or
@@ -160,9 +175,10 @@ struct demo {
     void (*say_opening)(struct term *term, const struct sale *sale);
     void (*say_result)(struct term *term, const struct sale_result *result);
     void (*numbers)(const struct sale_result *result, int64_t numbers[COLUMNS_MAX]);
-    const char *meaning;    /* under the table */
-    const char *disclaimer; /* the same, where the Redis is a private one */
-    int64_t pause_ttls;     /* how many TTLs a stopped buyer stays stopped, by default */
+    const char *meaning;              /* under the table */
+    const char *disclaimer;           /* the same, where the Redis is a private one */
+    int64_t pause_ttls;               /* how many TTLs a stopped buyer stays stopped, by default */
+    const struct demo *in_postgresql; /* the same with --store; NULL: it has none */
 };
 
 /* --contender NAME, --redis URI, --limit MS and --report FILE, for the option tables. */

@@ -12,6 +12,12 @@ static const struct contender *const contenders[] = {
     &contender_redis_py, &contender_decrement,  &contender_version,
     &contender_stockade, &contender_library,    &contender_redis_py_stockade,
 };
+static const struct contender *const contenders_in_postgresql[] = {
+    &contender_plain_lock,
+    &contender_row_lock,
+    &contender_version_column,
+    &contender_guard,
+};
 #define CONTENDER_NAMES                                                                            \
     "none, redis-lock, watchdog, redis-py, decrement, version, stockade, library,\n"               \
     "redis-py-stockade"
@@ -26,6 +32,8 @@ static const struct option_row rows[] = {
      "how long a stopped buyer stays stopped (twice the TTL)", NULL},
     {"work", OPTION_MS, FIELD(work_ms), 0, 60000, "MS", "work between read and write (10)", NULL},
     {"stops", OPTION_NUMBER, FIELD(stops), 0, 1000, "N", "buyers stopped in each sale (6)", NULL},
+    {"store", OPTION_TEXT, FIELD(database), 0, 0, "URI",
+     "hold it in PostgreSQL: its URI, or \"postgresql\" for a private one", NULL},
     DEMO_OPTION_ROWS,
 };
 static const struct option_table table = {
@@ -38,9 +46,14 @@ static const struct option_table table = {
         "Lock (lock keys). Some buyers are stopped between their read and their write for longer\n"
         "than the TTL.\n\n"
         "Contenders: " CONTENDER_NAMES ".\n\n"
+        "With --store the stock is a row of a table in PostgreSQL, and buyers write SQL of their\n"
+        "own: under a lock with a time limit that is kept in a table, under a row lock that is\n"
+        "held over the work, with a version column, and with Stockade's guard on the table.\n\n"
+        "Contenders there: plain-lock, row-lock, version, guard.\n\n"
         "Without -u and --redis it starts a private redis-server and a private stockaded on\n"
         "free ports and a temporary folder, and removes them at the end. On a running server\n"
-        "it uses keys of its own, stockade-demo:*, and removes them, too.\n\n"
+        "it uses keys of its own, stockade-demo:*, and removes them, too; in a given PostgreSQL a\n"
+        "database of its own, demo_orders_*, which it has to be allowed to make.\n\n"
         "Exit code 0: Stockade kept its promise (sold + left = opening stock, nothing\n"
         "negative). 1: it did not, or the demo could not be held.",
     OPTION_ROWS(rows),
@@ -113,6 +126,44 @@ static const char disclaimer[] =
     "Stockade commits every grant and write to disk; the private Redis keeps nothing there, from\n"
     "which its contenders' sales/s profit.";
 
+static const char *const heads_in_postgresql[] = {"sold",         "left",          "oversold",
+                                                  "stale tried",  "refused",       "sales/s",
+                                                  "busy ms/sale", "standstill ms", NULL};
+
+static void numbers_in_postgresql(const struct sale_result *result, int64_t out[COLUMNS_MAX])
+{
+    numbers(result, out);
+    out[6] = result->pieces > 0 ? result->used_ms / result->pieces : 0;
+    out[7] = result->stood_ms;
+}
+
+static const char meaning_in_postgresql[] =
+    "\n"
+    "busy: how long a connection was in use for each sale, waiting included; in the time between,\n"
+    "a pool could have given it to others. standstill: the longest time in which nobody bought.\n"
+    "\n"
+    "The plain lock, a row with a time limit, cannot stop a holder that sleeps past the limit and\n"
+    "writes when it wakes. The row lock is right: the transaction spans the payment call, so\n"
+    "nobody is ever late. But everybody who waits needs a connection to wait on, and while the\n"
+    "holder sleeps nobody buys, however long that is (under a lease: for its TTL at most). The\n"
+    "version column is right, too, and does the work anew, with its payment call, each time that\n"
+    "another came first (refused). Stockade's guard is on the table: the late write is refused,\n"
+    "whoever sends it, and between its statements a buyer needs no connection.";
+
+static const struct demo in_postgresql = {
+    .options = &table,
+    .contenders = contenders_in_postgresql,
+    .count = sizeof contenders_in_postgresql / sizeof *contenders_in_postgresql,
+    .name = "oversell",
+    .heads = heads_in_postgresql,
+    .say_opening = say_opening,
+    .say_result = say_result,
+    .numbers = numbers_in_postgresql,
+    .meaning = meaning_in_postgresql,
+    .disclaimer = "",
+    .pause_ttls = 2,
+};
+
 static const struct demo demo = {
     .options = &table,
     .contenders = contenders,
@@ -125,6 +176,7 @@ static const struct demo demo = {
     .meaning = meaning,
     .disclaimer = disclaimer,
     .pause_ttls = 2,
+    .in_postgresql = &in_postgresql,
 };
 
 int demo_oversell_run(struct cli *cli, int argc, char **argv)

@@ -15,11 +15,24 @@ extern const struct contender contender_stockade;
 extern const struct contender contender_library;
 extern const struct contender contender_redis_py;
 extern const struct contender contender_redis_py_stockade;
+/* In PostgreSQL: */
+extern const struct contender contender_plain_lock;
+extern const struct contender contender_row_lock;
+extern const struct contender contender_version_column;
+extern const struct contender contender_guard;
 
 /* Work between read and write. Where a stop is due the process stops here. */
 void oversell_work(struct buyer *buyer);
 /* Note a sale that was confirmed, with the stock written as `left`. Return PURCHASE_MADE. */
 enum purchase oversell_sold(struct buyer *buyer, int64_t left);
+/* Where the stock is. */
+struct oversell_stock {
+    enum purchase (*read)(struct buyer *buyer, int64_t *stock); /* PURCHASE_MADE: there is some */
+    bool (*write)(struct buyer *buyer, int64_t stock);
+};
+/* Read, work, write, as they do who trust in the lock that they were granted at `granted_us`. */
+enum purchase oversell_under_lock(struct buyer *buyer, const struct oversell_stock *stock,
+                                  int64_t granted_us);
 /* Compare the sales with what is left. Return true. */
 bool oversell_audit(const struct buyer *referee, int64_t left, struct sale_result *result);
 
@@ -27,5 +40,13 @@ bool oversell_audit(const struct buyer *referee, int64_t left, struct sale_resul
 bool oversell_stock_open(struct buyer *referee);
 bool oversell_stock_audit(struct buyer *referee, struct sale_result *result);
 bool oversell_stock_clear(struct buyer *referee);
+
+/* The stock as a row in PostgreSQL, inventory(sku, stock, version). */
+#define OVERSELL_SKU "1042"
+bool oversell_table_open(struct buyer *referee);
+bool oversell_table_audit(struct buyer *referee, struct sale_result *result);
+bool oversell_table_clear(struct buyer *referee);
+enum purchase oversell_table_read(struct buyer *buyer, int64_t *stock);
+bool oversell_table_write(struct buyer *buyer, int64_t stock);
 
 #endif

@@ -16,6 +16,20 @@ void oversell_work(struct buyer *buyer)
     }
 }
 
+enum purchase oversell_under_lock(struct buyer *buyer, const struct oversell_stock *stock,
+                                  int64_t granted_us)
+{
+    int64_t left;
+    enum purchase purchase = stock->read(buyer, &left);
+
+    if (purchase != PURCHASE_MADE) {
+        return purchase;
+    }
+    oversell_work(buyer);
+    buyer_note_stale(buyer, buyer_has_passed(buyer, 0, granted_us), false);
+    return stock->write(buyer, left - 1) ? oversell_sold(buyer, left - 1) : PURCHASE_FAILED;
+}
+
 enum purchase oversell_sold(struct buyer *buyer, int64_t left)
 {
     _Atomic int64_t *lowest = &buyer->ledger->lowest;

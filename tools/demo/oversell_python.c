@@ -92,7 +92,7 @@ static bool lock_keys_missing(struct sale *sale, const struct client_uri *server
         return !failure_set(failure, "%s", client.failure.text);
     }
     redisReply *reply = client_call(&client, "SET lock:%s probe NX PX 10", sale->key);
-    found = reply != NULL && reply->type == REDIS_REPLY_STATUS;
+    found = reply != NULL && reply->type != REDIS_REPLY_ERROR; /* null: granted, and over by now */
     if (!found) {
         (void)failure_set(failure, "%s has no lock keys: start it with --lock-keys 'lock:*'",
                           server->text);

@@ -54,6 +54,8 @@ static bool stock_write(struct buyer *buyer, int64_t stock)
     return client_do(&buyer->client, "SET %s %lld", buyer->sale->key, (long long)stock);
 }
 
+static const struct oversell_stock stock_in_key = {stock_read, stock_write};
+
 bool oversell_stock_open(struct buyer *referee)
 {
     return stock_write(referee, referee->sale->stock);
@@ -111,20 +113,6 @@ struct watchdog {
     struct client client;
 };
 
-/* What is done under the lock. */
-static enum purchase locked_sale(struct buyer *buyer, int64_t granted_us)
-{
-    int64_t stock;
-    enum purchase purchase = stock_read(buyer, &stock);
-
-    if (purchase != PURCHASE_MADE) {
-        return purchase;
-    }
-    oversell_work(buyer);
-    buyer_note_stale(buyer, buyer_has_passed(buyer, 0, granted_us), false);
-    return stock_write(buyer, stock - 1) ? oversell_sold(buyer, stock - 1) : PURCHASE_FAILED;
-}
-
 static void watchdog_watch(struct watchdog *dog, const char *value)
 {
     if (dog != NULL) {
@@ -146,7 +134,7 @@ static enum purchase redis_lock_buy(struct buyer *buyer)
         return purchase;
     }
     watchdog_watch(buyer->own, value);
-    purchase = locked_sale(buyer, granted_us);
+    purchase = oversell_under_lock(buyer, &stock_in_key, granted_us);
     watchdog_watch(buyer->own, NULL);
     if (purchase != PURCHASE_FAILED && !redis_lock_give(&buyer->client, buyer->sale->key, value)) {
         purchase = PURCHASE_FAILED;

@@ -1,15 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The contenders on Stockade, by its library: acquire, read, work, write with the token, release.
  * One has a daemon; without one, each buyer opens the store's file itself, with an engine in its
- * own process. A buyer whose lease has passed to another learns it from the write itself (STALE),
- * has sold nothing, and starts over. A stopped buyer is stopped together with its keep-alive. */
+ * own process. In PostgreSQL the stock is in a table of the shop's own, which is guarded, and the
+ * buyer writes SQL of its own, which presents the token. A buyer whose lease has passed to another
+ * learns it from the write itself (STALE), has sold nothing, and starts over. A stopped buyer is
+ * stopped together with its keep-alive. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "fence/base/bytes.h"
 #include "proxy/client/stockade.h"
 #include "tools/demo/oversell.h"
+
+#define SQLSTATE_STALE "ST001"
+#define ROW_PREFIX     "sku:"
+#define ROW_RESOURCE   ROW_PREFIX OVERSELL_SKU
 
 enum { CALL_LIMIT_MS = 10000, WAIT_MS = 2000 };
 
@@ -39,8 +46,9 @@ static void leave(struct buyer *buyer)
 static enum stk_error acquire(struct buyer *buyer, stk_lease **lease)
 {
     const stk_lease_options options = {.ttl_ms = buyer->sale->ttl_ms, .wait_ms = WAIT_MS};
+    const char *resource = buyer->contender->by_sql ? ROW_RESOURCE : buyer->sale->key;
 
-    return stk_acquire(buyer->own, buyer->sale->key, &options, lease);
+    return stk_acquire(buyer->own, resource, &options, lease);
 }
 
 static enum stk_error write_stock(stk_lease *lease, const struct sale *sale, int64_t stock)
@@ -103,22 +111,65 @@ static bool clear(struct buyer *referee)
     return error == STK_OK;
 }
 
+/* The stock is in the store, or in a guarded row. */
+
+static enum purchase read_any(struct buyer *buyer, int64_t *stock)
+{
+    if (buyer->contender->by_sql) {
+        return oversell_table_read(buyer, stock);
+    }
+    enum stk_error error = read_stock(buyer, stock);
+    if (error != STK_OK) {
+        (void)failed(buyer, "reading the stock", error);
+        return PURCHASE_FAILED;
+    }
+    buyer_note(buyer, TRACE_READ, 0, *stock);
+    return *stock > 0 ? PURCHASE_MADE : PURCHASE_SOLD_OUT;
+}
+
+/* Present the token, and write, in one transaction. */
+static enum purchase write_row(struct buyer *buyer, const stk_lease *lease, int64_t left)
+{
+    char token[32];
+    const char *const params[] = {ROW_RESOURCE, token, NULL};
+
+    (void)snprintf(token, sizeof token, "%" PRId64, stk_lease_token(lease, NULL));
+    if (buyer_sql(buyer, "beginning", NULL, "BEGIN", NULL) &&
+        buyer_sql(buyer, "presenting the token", NULL, "SELECT stockade.present($1::text, $2)",
+                  params) &&
+        oversell_table_write(buyer, left) && buyer_sql(buyer, "committing", NULL, "COMMIT", NULL)) {
+        return PURCHASE_MADE;
+    }
+    bool stale = strcmp(buyer->database.state, SQLSTATE_STALE) == 0;
+    return stale && buyer_sql(buyer, "rolling back", NULL, "ROLLBACK", NULL) ? PURCHASE_AGAIN
+                                                                             : PURCHASE_FAILED;
+}
+
 /* PURCHASE_AGAIN: the token was stale, or a queue full: nothing changed. */
 static enum purchase write_fenced(struct buyer *buyer, stk_lease *lease, int64_t left)
 {
-    bool tried = buyer_has_passed(buyer, 0, stk_lease_token(lease, NULL));
-    enum stk_error error = write_stock(lease, buyer->sale, left);
+    bool tried = buyer_has_passed(buyer, 0, stk_lease_token(lease, NULL)), stale;
+    enum purchase purchase;
 
-    if (error == STK_STALE || error == STK_BUSY) {
-        buyer_note_stale(buyer, error == STK_STALE, error == STK_STALE);
-        return PURCHASE_AGAIN;
+    if (buyer->contender->by_sql) {
+        purchase = write_row(buyer, lease, left);
+        stale = purchase == PURCHASE_AGAIN;
+    } else {
+        enum stk_error error = write_stock(lease, buyer->sale, left);
+        stale = error == STK_STALE;
+        purchase = error == STK_OK              ? PURCHASE_MADE
+                   : stale || error == STK_BUSY ? PURCHASE_AGAIN
+                                                : PURCHASE_FAILED;
+        if (purchase == PURCHASE_FAILED) {
+            (void)failed(buyer, "the fenced write", error);
+        }
     }
-    if (error != STK_OK) {
-        (void)failed(buyer, "the fenced write", error);
-        return PURCHASE_FAILED;
+    if (purchase == PURCHASE_MADE) {
+        buyer_note_stale(buyer, tried, false); /* tried and not refused: a promise broken */
+        return oversell_sold(buyer, left);
     }
-    buyer_note_stale(buyer, tried, false); /* tried and not refused: a promise broken */
-    return oversell_sold(buyer, left);
+    buyer_note_stale(buyer, stale, stale);
+    return purchase;
 }
 
 static enum purchase buy(struct buyer *buyer)
@@ -130,17 +181,14 @@ static enum purchase buy(struct buyer *buyer)
     if (error == STK_HELD || error == STK_BUSY || error == STK_STALE) {
         return PURCHASE_AGAIN;
     }
-    if (error == STK_OK) {
-        buyer_passes(buyer, 0, stk_lease_token(lease, NULL));
-        buyer_note(buyer, TRACE_LOCKED, 0, stk_lease_token(lease, NULL));
-        error = read_stock(buyer, &stock);
-    }
-    enum purchase purchase = PURCHASE_SOLD_OUT;
     if (error != STK_OK) {
-        (void)failed(buyer, "acquiring and reading", error);
-        purchase = PURCHASE_FAILED;
-    } else if (stock > 0) {
-        buyer_note(buyer, TRACE_READ, 0, stock);
+        (void)failed(buyer, "acquiring", error);
+        return PURCHASE_FAILED;
+    }
+    buyer_passes(buyer, 0, stk_lease_token(lease, NULL));
+    buyer_note(buyer, TRACE_LOCKED, 0, stk_lease_token(lease, NULL));
+    enum purchase purchase = read_any(buyer, &stock);
+    if (purchase == PURCHASE_MADE) {
         oversell_work(buyer);
         purchase = write_fenced(buyer, lease, stock - 1);
     }
@@ -148,6 +196,17 @@ static enum purchase buy(struct buyer *buyer)
     stk_lease_free(lease);
     buyer_note(buyer, TRACE_UNLOCKED, 0, 0);
     return purchase;
+}
+
+static bool open_guarded(struct buyer *referee)
+{
+    const char *const words[] = {"GUARD", "CREATE", "inventory", "sku", ROW_PREFIX};
+
+    if (!oversell_table_open(referee)) {
+        return false;
+    }
+    enum stk_error error = stk_command(referee->own, 5, words, NULL, NULL);
+    return error == STK_OK || failed(referee, "guarding the table", error);
 }
 
 #define BY_LIBRARY                                                                                 \
@@ -158,6 +217,19 @@ const struct contender contender_stockade = {
     .name = "stockade",
     .title = "Stockade",
     BY_LIBRARY,
+};
+
+const struct contender contender_guard = {
+    .name = "guard",
+    .title = "Stockade's guard",
+    .uses_stockade = true,
+    .by_sql = true,
+    .join = join,
+    .leave = leave,
+    .open = open_guarded,
+    .audit = oversell_table_audit,
+    .clear = oversell_table_clear,
+    .buy = buy,
 };
 
 const struct contender contender_library = {

@@ -3,14 +3,11 @@
 #include "tools/demo/redis_lock.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #include "fence/base/clock.h"
 
 #define UNLOCK_SCRIPT                                                                              \
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
-
-enum { RETRY_MS = 20, RETRY_JITTER_MS = 5 };
 
 void redis_lock_value(char out[REDIS_LOCK_VALUE_MAX])
 {
@@ -20,17 +17,6 @@ void redis_lock_value(char out[REDIS_LOCK_VALUE_MAX])
     for (size_t i = 0; i < sizeof bytes; i++) {
         (void)sprintf(out + 2 * i, "%02x", bytes[i]);
     }
-}
-
-/* Sleep until the next try. */
-static void pause_retry(void)
-{
-    unsigned char byte;
-    struct timespec delay = {.tv_sec = 0};
-
-    chance_system.fill(&chance_system, &byte, 1);
-    delay.tv_nsec = (RETRY_MS - RETRY_JITTER_MS + byte % (2 * RETRY_JITTER_MS + 1)) * 1000000L;
-    (void)nanosleep(&delay, NULL);
 }
 
 enum purchase redis_lock_take(struct buyer *buyer, int sku, const char *key, const char *value,
@@ -51,7 +37,7 @@ enum purchase redis_lock_take(struct buyer *buyer, int sku, const char *key, con
             buyer_note(buyer, TRACE_LOCKED, sku, 0);
             return PURCHASE_MADE;
         }
-        pause_retry();
+        buyer_pause();
     }
     return PURCHASE_AGAIN;
 }

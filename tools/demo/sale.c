@@ -12,7 +12,7 @@
 #include "fence/base/clock.h"
 #include "tools/demo/demo.h"
 
-enum { GRACE_MS = 20000 };
+enum { GRACE_MS = 20000, RETRY_MS = 20, RETRY_JITTER_MS = 5 };
 
 /* A buyer's work, and its entries in the ledger. */
 
@@ -62,9 +62,13 @@ static void raise_to(_Atomic int64_t *highest, int64_t value)
 
 void buyer_sold(struct buyer *buyer, int sku, int64_t pieces)
 {
-    atomic_fetch_add(&buyer->ledger->sold[sku], pieces);
-    atomic_fetch_add(&buyer->ledger->pieces, pieces);
-    raise_to(&buyer->ledger->last_sale_ms, clock_now_ms(&clock_monotonic));
+    struct ledger *ledger = buyer->ledger;
+    int64_t now_ms = clock_now_ms(&clock_monotonic), last_ms = atomic_load(&ledger->last_sale_ms);
+
+    atomic_fetch_add(&ledger->sold[sku], pieces);
+    atomic_fetch_add(&ledger->pieces, pieces);
+    raise_to(&ledger->stood_ms, last_ms > 0 ? now_ms - last_ms : 0);
+    raise_to(&ledger->last_sale_ms, now_ms);
 }
 
 void buyer_note(const struct buyer *buyer, enum trace_kind kind, int sku, int64_t value)
@@ -99,6 +103,23 @@ enum purchase buyer_failed(struct buyer *buyer, const char *doing, redisReply *r
     return PURCHASE_FAILED;
 }
 
+bool buyer_sql(struct buyer *buyer, const char *doing, struct database_answer *answer,
+               const char *sql, const char *const *params)
+{
+    return database_do(&buyer->database, answer, sql, params) ||
+           failure_set(&buyer->client.failure, "%s: %s", doing, buyer->database.failure.text);
+}
+
+void buyer_pause(void)
+{
+    unsigned char byte;
+    struct timespec delay = {.tv_sec = 0};
+
+    chance_system.fill(&chance_system, &byte, 1);
+    delay.tv_nsec = (RETRY_MS - RETRY_JITTER_MS + byte % (2 * RETRY_JITTER_MS + 1)) * 1000000L;
+    (void)nanosleep(&delay, NULL);
+}
+
 int64_t buyer_now_us(void)
 {
     struct timespec now;
@@ -123,8 +144,13 @@ static bool enter(struct buyer *buyer)
 {
     const struct contender *contender = buyer->contender;
 
-    return (contender->by_library || (client_open(&buyer->client, buyer->server) &&
-                                      client_limit(&buyer->client, 2 * CLIENT_LIMIT_MS))) &&
+    if (contender->by_sql && !database_open(&buyer->database, buyer->sale->postgresql)) {
+        buyer->client.failure = buyer->database.failure;
+        return false;
+    }
+    return (contender->by_sql || contender->by_library ||
+            (client_open(&buyer->client, buyer->server) &&
+             client_limit(&buyer->client, 2 * CLIENT_LIMIT_MS))) &&
            (contender->join == NULL || contender->join(buyer));
 }
 
@@ -135,6 +161,7 @@ static void leave(struct buyer *buyer)
         buyer->own = NULL;
     }
     client_close(&buyer->client);
+    database_close(&buyer->database);
 }
 
 /* The referee. */
@@ -169,6 +196,7 @@ static int on_buyer_started(void *context, unsigned index)
     if (purchase != PURCHASE_SOLD_OUT) {
         (void)failure_set(&buyer.ledger->failures[index], "buyer %u: %s", index + 1, failure->text);
     }
+    atomic_fetch_add(&buyer.ledger->used_us, buyer.database.used_us);
     leave(&buyer);
     return purchase == PURCHASE_SOLD_OUT ? 0 : 1;
 }
@@ -225,6 +253,8 @@ static bool count_up(struct referee *referee, struct sale_result *result)
         .stale_tried = atomic_load(&ledger->stale_tried),
         .stale_refused = atomic_load(&ledger->stale_refused),
         .took_ms = took_ms > 0 ? took_ms : 1,
+        .used_ms = atomic_load(&ledger->used_us) / 1000,
+        .stood_ms = atomic_load(&ledger->stood_ms),
     };
     return buyer->contender->audit(buyer, result);
 }

@@ -155,7 +155,7 @@ static bool find_server(struct run *run, struct failure *failure)
         }
         lease = run->servers.redis.text;
     }
-    if (!servers_start_stockaded(&run->servers, lease, failure)) {
+    if (!servers_start_stockaded(&run->servers, NULL, lease, failure)) {
         return false;
     }
     term_line(&run->term, "server: a private stockaded on port %d, leases %s",

@@ -74,14 +74,40 @@ CREATE FUNCTION stockade.verdict(presented int8, token int8, state int2) RETURNS
     WHEN presented < token OR state <> 1 THEN 'STALE' END
 $$;
 
--- Is the store where it was? `stockade.here`, of a session, is what cannot change in it.
-CREATE FUNCTION stockade.is_itself() RETURNS boolean
-  LANGUAGE plpgsql AS $$
-BEGIN
-  RETURN (SELECT identity = concat_ws('/', current_setting('stockade.here', true),
+-- Is the store where it was? `stockade.here`, of a session, is what cannot change in it. This and
+-- the next two are one expression each, which the planner puts in the place of the call.
+CREATE FUNCTION stockade.is_here(identity text, timeline text) RETURNS boolean
+  LANGUAGE sql VOLATILE AS $$
+  SELECT identity = concat_ws('/', current_setting('stockade.here', true),
       'stockade.resource'::regclass::oid)
-    AND timeline = left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) FROM stockade.meta);
-END
+    AND timeline = left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
+$$;
+
+-- What this transaction says that it has presented for a resource. One of the claims is
+-- ' ' || name in hexadecimal || '=' || token || ' '; the newest comes first.
+CREATE FUNCTION stockade.claimed(name bytea) RETURNS int8
+  LANGUAGE sql STABLE AS $$
+  SELECT nullif(split_part(split_part(current_setting('stockade.claims', true),
+    concat(' ', encode(name, 'hex'), '='), 2), ' ', 1), '')::int8
+$$;
+
+-- Adds to the claims, and sets limits for the transaction: whoever pauses now holds up the next
+-- grant.
+CREATE FUNCTION stockade.claim(claim text) RETURNS text
+  LANGUAGE sql VOLATILE AS $$
+  SELECT concat(
+    CASE WHEN strpos(concat(current_setting('stockade.claims', true)), claim) = 0
+      THEN set_config('stockade.claims', concat(claim, current_setting('stockade.claims', true)),
+                      true) END,
+    CASE WHEN current_setting('lock_timeout') = '0'
+      THEN set_config('lock_timeout', '10s', true) END,
+    CASE WHEN current_setting('idle_in_transaction_session_timeout') = '0'
+        OR current_setting('idle_in_transaction_session_timeout')::interval > '10s'
+      THEN set_config('idle_in_transaction_session_timeout', coalesce(
+             nullif(current_setting('stockade.idle_timeout', true), ''), '10s'), true) END,
+    CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
+        AND current_setting('stockade.synchronous_commit', true) IS DISTINCT FROM 'as it is'
+      THEN set_config('synchronous_commit', 'on', true) END)
 $$;
 
 -- Locks the fences of these resources, in the order of their ids, and judges a token for each.
@@ -97,7 +123,7 @@ BEGIN
       (SELECT oid FROM pg_database WHERE datname = current_database())) FROM pg_control_system()),
       false);
   END IF;
-  IF NOT stockade.is_itself() THEN
+  IF (SELECT stockade.is_here(identity, timeline) FROM stockade.meta) IS NOT TRUE THEN
     PERFORM stockade.refuse('STORE', NULL);
   END IF;
   SELECT count(*), min(ARRAY[verdict, stockade.text(name)]) FILTER (WHERE verdict IS NOT NULL)
@@ -116,61 +142,34 @@ BEGIN
 END
 $$;
 
--- The same for one, for less. False: not so, or not known: judge() says.
-CREATE FUNCTION stockade.is_current(name bytea, token int8) RETURNS boolean
+CREATE FUNCTION stockade.present_all(names bytea[], tokens int8[]) RETURNS void
   LANGUAGE plpgsql AS $$
-DECLARE
-  good boolean;
 BEGIN
-  SELECT stockade.verdict(is_current.token, r.token, r.state) IS NULL
-      AND m.identity = concat_ws('/', current_setting('stockade.here', true),
-                                 'stockade.resource'::regclass::oid)
-      AND m.timeline = left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
-    INTO good FROM stockade.meta m, stockade.resource r
-    WHERE r.name = is_current.name FOR NO KEY UPDATE OF r;
-  RETURN coalesce(good, false);
-END
-$$;
-
--- One of the claims is ' ' || resource in hexadecimal || '=' || token. The newest comes first.
-CREATE FUNCTION stockade.claim(claim text) RETURNS void
-  LANGUAGE plpgsql AS $$
-DECLARE
-  void text := concat(
-    CASE WHEN NOT starts_with(coalesce(current_setting('stockade.claims', true), ''), claim)
-      THEN set_config('stockade.claims', concat(claim, current_setting('stockade.claims', true)),
-                      true) END,
-    CASE WHEN current_setting('lock_timeout') = '0'
-      THEN set_config('lock_timeout', '10s', true) END,
-    CASE WHEN current_setting('idle_in_transaction_session_timeout') = '0'
-        OR current_setting('idle_in_transaction_session_timeout')::interval > '10s'
-      THEN set_config('idle_in_transaction_session_timeout', coalesce(
-             nullif(current_setting('stockade.idle_timeout', true), ''), '10s'), true) END,
-    CASE WHEN current_setting('synchronous_commit') IN ('off', 'local', 'remote_write')
-        AND current_setting('stockade.synchronous_commit', true) IS DISTINCT FROM 'as it is'
-      THEN set_config('synchronous_commit', 'on', true) END);
-BEGIN
+  PERFORM stockade.claim(string_agg(concat(' ', encode(name, 'hex'), '=', token, ' '), ''))
+    FROM unnest(names, tokens) AS c(name, token);
+  PERFORM stockade.judge(names, tokens);
 END
 $$;
 
 CREATE FUNCTION stockade.present(resource bytea, token bigint) RETURNS void
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-  void text := stockade.claim(concat(' ', encode(resource, 'hex'), '=', token));
 BEGIN
-  IF NOT stockade.is_current(resource, token) THEN
-    PERFORM stockade.judge(ARRAY[resource], ARRAY[token]);
-  END IF;
+  PERFORM stockade.present_all(ARRAY[resource], ARRAY[token]);
 END
 $$;
 
+-- A token that is current passes here, for less.
 CREATE FUNCTION stockade.present(resource text, token bigint) RETURNS void
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-  void text := stockade.claim(concat(' ', encode(convert_to(resource, 'UTF8'), 'hex'), '=', token));
+  named bytea := convert_to(resource, 'UTF8');
+  void text := stockade.claim(concat(' ', encode(named, 'hex'), '=', token, ' '));
 BEGIN
-  IF NOT stockade.is_current(convert_to(resource, 'UTF8'), token) THEN
-    PERFORM stockade.judge(ARRAY[convert_to(resource, 'UTF8')], ARRAY[token]);
+  PERFORM FROM stockade.resource r, stockade.meta m
+    WHERE r.name = named AND r.token = present.token AND r.state = 1
+      AND stockade.is_here(m.identity, m.timeline) FOR NO KEY UPDATE OF r;
+  IF NOT FOUND THEN
+    PERFORM stockade.judge(ARRAY[named], ARRAY[token]);
   END IF;
 END
 $$;
@@ -193,9 +192,7 @@ BEGIN
     RAISE EXCEPTION USING ERRCODE = '22023',
       MESSAGE = 'present() takes one or more resources, and as many tokens';
   END IF;
-  PERFORM stockade.claim(string_agg(concat(' ', encode(name, 'hex'), '=', token), ''))
-    FROM unnest(names, tokens) AS c(name, token);
-  PERFORM stockade.judge(names, tokens);
+  PERFORM stockade.present_all(names, tokens);
 END
 $$;
 
@@ -203,30 +200,21 @@ $$;
 CREATE FUNCTION stockade.check_keys(prefix text, keys text[]) RETURNS void
   LANGUAGE plpgsql AS $$
 DECLARE
-  claims text := current_setting('stockade.claims', true);
   names bytea[];
   tokens int8[];
-  void text;
 BEGIN
-  IF cardinality(keys) = 1 THEN
-    names[1] := convert_to(prefix || keys[1], 'UTF8');
-    tokens[1] := nullif(split_part(split_part(
-      claims, concat(' ', encode(names[1], 'hex'), '='), 2), ' ', 1), '')::int8;
-    IF tokens[1] IS NOT NULL AND stockade.is_current(names[1], tokens[1]) THEN
-      RETURN;
-    END IF;
-  END IF;
   IF array_position(keys, NULL) IS NOT NULL THEN
     RAISE EXCEPTION USING ERRCODE = 'ST003',
       MESSAGE = 'GUARDED the key of a guarded row is NULL, and names no resource';
-  ELSIF coalesce(claims, '') = '' THEN
+  ELSIF coalesce(current_setting('stockade.claims', true), '') = '' THEN
     PERFORM stockade.refuse('NOTOKEN', prefix || keys[1]);
   END IF;
-    SELECT array_agg(k.name), array_agg(c.token) INTO names, tokens
-      FROM (SELECT convert_to(prefix || k, 'UTF8') AS name FROM unnest(keys) AS k) AS k
-      LEFT JOIN (SELECT decode(split_part(c, '=', 1), 'hex') AS name,
-                   split_part(c, '=', 2)::int8 AS token
-                 FROM string_to_table(claims, ' ') AS c WHERE c <> '') AS c USING (name);
+  SELECT array_agg(k.name), array_agg(c.token) INTO names, tokens
+    FROM (SELECT convert_to(prefix || k, 'UTF8') AS name FROM unnest(keys) AS k) AS k
+    LEFT JOIN (SELECT decode(split_part(c, '=', 1), 'hex') AS name,
+                 split_part(c, '=', 2)::int8 AS token
+               FROM string_to_table(current_setting('stockade.claims'), ' ') AS c
+               WHERE c <> '') AS c USING (name);
   IF array_position(tokens, NULL) IS NOT NULL THEN
     PERFORM stockade.refuse('GUARDED', stockade.text(names[array_position(tokens, NULL)]));
   END IF;
@@ -287,7 +275,10 @@ CREATE FUNCTION stockade.guard_body(guard stockade.guard) RETURNS text
 DECLARE
   keys text[];
 BEGIN
-  IF TG_OP = 'TRUNCATE' THEN
+  IF TG_OP = 'UPDATE' AND TG_LEVEL = 'STATEMENT' THEN
+    SELECT array_agg(CASE WHEN key IS NOT NULL THEN concat(key) END) INTO keys
+      FROM (SELECT o.%2$I FROM old_rows o UNION SELECT n.%2$I FROM new_rows n) AS r(key);
+  ELSIF TG_OP = 'TRUNCATE' THEN
     PERFORM stockade.refuse('TRUNCATE', TG_RELID::regclass::text);
   ELSIF TG_LEVEL = 'ROW' THEN
     IF TG_OP <> 'INSERT' THEN
@@ -296,9 +287,6 @@ BEGIN
     IF TG_OP <> 'DELETE' AND (TG_OP = 'INSERT' OR NEW.%2$I IS DISTINCT FROM OLD.%2$I) THEN
       keys := keys || CASE WHEN NEW.%2$I IS NOT NULL THEN concat(NEW.%2$I) END;
     END IF;
-  ELSIF TG_OP = 'UPDATE' THEN
-    SELECT array_agg(CASE WHEN key IS NOT NULL THEN concat(key) END) INTO keys
-      FROM (SELECT o.%2$I FROM old_rows o UNION SELECT n.%2$I FROM new_rows n) AS r(key);
   ELSIF TG_OP = 'INSERT' THEN
     SELECT array_agg(CASE WHEN key IS NOT NULL THEN concat(key) END) INTO keys
       FROM (SELECT DISTINCT n.%2$I FROM new_rows n) AS r(key);
@@ -306,7 +294,13 @@ BEGIN
     SELECT array_agg(CASE WHEN key IS NOT NULL THEN concat(key) END) INTO keys
       FROM (SELECT DISTINCT o.%2$I FROM old_rows o) AS r(key);
   END IF;
-  IF keys IS NOT NULL THEN
+  IF cardinality(keys) = 1 THEN
+    PERFORM FROM stockade.resource r, stockade.meta m
+      WHERE r.name = convert_to(%1$L || keys[1], 'UTF8')
+        AND r.token = stockade.claimed(convert_to(%1$L || keys[1], 'UTF8')) AND r.state = 1
+        AND stockade.is_here(m.identity, m.timeline) FOR NO KEY UPDATE OF r;
+  END IF;
+  IF cardinality(keys) > 1 OR (cardinality(keys) = 1 AND NOT FOUND) THEN
     PERFORM stockade.check_keys(%1$L, keys);
   END IF;
   RETURN NULL;
@@ -626,8 +620,8 @@ CREATE FUNCTION stockade.guard_problems() RETURNS TABLE(kind text, problem text)
     WHERE n.nspname = 'stockade' AND NOT pg_has_role(nspowner, c.relowner, 'USAGE')
 $$;
 
-REVOKE ALL ON FUNCTION stockade.refuse, stockade.verdict, stockade.is_itself, stockade.judge,
-  stockade.is_current, stockade.claim, stockade.present(bytea, bigint),
+REVOKE ALL ON FUNCTION stockade.refuse, stockade.verdict, stockade.is_here, stockade.claimed,
+  stockade.claim, stockade.judge, stockade.present_all, stockade.present(bytea, bigint),
   stockade.present(text, bigint), stockade.present(text, text),
   stockade.present(text[], bigint[]), stockade.check_keys,
   stockade.tree, stockade.guard_triggers, stockade.guard_body, stockade.guard_flaws,
@@ -635,6 +629,6 @@ REVOKE ALL ON FUNCTION stockade.refuse, stockade.verdict, stockade.is_itself, st
   stockade.guard_try, stockade.grant_app, stockade.code_hash, stockade.guard_problems
   FROM PUBLIC;
 INSERT INTO stockade.code SELECT oid::regprocedure::text, stockade.code_hash(oid) FROM pg_proc
-  WHERE pronamespace = 'stockade'::regnamespace AND proname IN ('refuse', 'verdict', 'is_itself',
-    'judge', 'is_current', 'claim', 'present', 'check_keys', 'text');
+  WHERE pronamespace = 'stockade'::regnamespace AND proname IN ('refuse', 'verdict', 'is_here',
+    'claimed', 'claim', 'judge', 'present_all', 'present', 'check_keys', 'text');
 SELECT stockade.grant_app();

@@ -5,6 +5,7 @@ import collections
 import re
 
 Row = collections.namedtuple("Row", "sold left oversold tried refused rate")
+SqlRow = collections.namedtuple("SqlRow", "sold left oversold tried refused rate busy_ms stood_ms")
 BasketRow = collections.namedtuple(
     "BasketRow", "baskets pieces left oversold twice orders_off stale refused rate")
 
@@ -20,6 +21,10 @@ def table(text, row=Row, last="sales/s"):
             break
         rows[match[1]] = row(*(int(cell.replace(",", "")) for cell in match[2].split()))
     return rows
+
+
+def in_postgresql(text):
+    return table(text, SqlRow, "standstill ms")
 
 
 def baskets(text):

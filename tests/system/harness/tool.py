@@ -54,7 +54,7 @@ class Tool:
                 continue
         return found
 
-    def await_stopped_child(self, running):
+    def await_stopped_child(self, running, seconds=20):
         """Until a child of the process is stopped, between its read and its write."""
         def stopped():
             if running.poll() is not None:
@@ -62,7 +62,7 @@ class Tool:
                 pytest.fail(f"it ended ({running.returncode}) before a child was stopped: {said}")
             return any(state == "T" for parent, state in self.processes().values()
                        if parent == running.pid)
-        wait_until(stopped, "a child is stopped", 20)
+        wait_until(stopped, "a child is stopped", seconds)
 
     def await_no_process(self):
         wait_until(lambda: not self.processes(), f"all are gone: {self.processes()}", 10)

@@ -150,7 +150,7 @@ int rig_postgresql(void **state)
     rig_memory(state);
     struct rig *rig = *state;
     rig_close(rig);
-    snprintf(rig->path, sizeof rig->path, "%s", uri);
+    assert_true((size_t)snprintf(rig->path, sizeof rig->path, "%s", uri) < sizeof rig->path);
     rig_open(rig, true);
     return 0;
 }

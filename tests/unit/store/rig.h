@@ -21,7 +21,7 @@ struct rig {
     struct store *store;
     bool sqlite;
     struct fault_vfs *vfs; /* SQLite only */
-    char folder[64], path[192];
+    char folder[64], path[96];
     int woken[2]; /* a pipe: one byte for each wake */
     struct log_file log_file;
     struct log log; /* into a file, for rig_log */
