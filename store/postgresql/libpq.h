@@ -24,6 +24,7 @@
     X(PQflush)                                                                                     \
     X(PQfname)                                                                                     \
     X(PQfreemem)                                                                                   \
+    X(PQftype)                                                                                     \
     X(PQgetCopyData)                                                                               \
     X(PQnotifies)                                                                                  \
     X(PQgetResult)                                                                                 \
