@@ -121,7 +121,12 @@ static enum stk_error judge_failure(struct statement *at)
     at->txn->broken = true;
     if (stopped && at->left_ms <= 0)
         return refuse_late(at);
-    return refuse(at->call, error, why != NULL ? why : pg->why);
+    if (why == NULL)
+        why = pg->why;
+    size_t code = strlen(stk_error_code(error)); /* guards say it themselves */
+    if (strncmp(why, stk_error_code(error), code) == 0 && why[code] == ' ')
+        why += code + 1;
+    return refuse(at->call, error, why);
 }
 
 /* What may be done with the text. */
@@ -357,6 +362,8 @@ static void send_settings(struct statement *at)
 {
     pg_send(&at->txn->pg, PG_SQL_RESET, NULL);
     pg_send(&at->txn->pg, PG_SQL_SETTLE, NULL);
+    if (is(at, DEFINE))
+        pg_send(&at->txn->pg, PG_SQL_GUARDED, NULL);
     if (at->read_only)
         pg_send(&at->txn->pg, PG_SQL_READS_END, NULL);
 }
@@ -497,6 +504,22 @@ static bool take_rows(struct statement *at)
     return more;
 }
 
+/* Has a definition laid hands on a guarded table? */
+static enum stk_error take_guarded(struct statement *at)
+{
+    struct pg *pg = &at->txn->pg;
+    PGresult *result = pg_take(pg);
+    bool guarded = result != NULL && pg->pq.PQntuples(result) > 0;
+
+    if (guarded) {
+        at->txn->broken = true;
+        text_print(at->call->why, SQL_WHY_MAX, "%.*s is guarded: GUARD DROP it first",
+                   BYTES_CUT(pg_value_bytes(pg, result, 0, 0), 128));
+    }
+    pg->pq.PQclear(result);
+    return guarded ? STK_GUARDED : STK_OK;
+}
+
 /* The life of a statement. */
 
 /* Ends a trip's sending, whose limit is that of the statement and of a trip. */
@@ -538,13 +561,15 @@ static enum stk_error take_page(struct statement *at, bool first)
         take_columns(at);
     }
     bool more = take_rows(at);
+    skip(at, 2);
+    enum stk_error error = is(at, DEFINE) ? take_guarded(at) : STK_OK;
     bool good = pg_end(pg);
     at->txn->sql_ms += clock_now_ms(&clock_monotonic) - begun_ms;
     at->left_ms = at->call->time_limit_ms - at->txn->sql_ms;
     if (!good)
         return judge_failure(at);
-    if (more)
-        return STK_OK;
+    if (more || error != STK_OK)
+        return error;
     at->txn->broken = at->txn->spoilt = true; /* it has not come to its end */
     if (at->call->why[0] == '\0')
         text_print(at->call->why, SQL_WHY_MAX, "the statement gives too many rows");

@@ -245,6 +245,11 @@
     X(SQL_FETCH, "SELECT line FROM stockade.sql_fetch(1000, 1048576) AS line")                     \
     X(SQL_RESET, "RESET ALL")                                                                      \
     X(SQL_SETTLE, "SELECT pg_catalog.set_config('role', 'none', true), " PG_SETTINGS)              \
+    /* What a definition has taken hold of, though it is guarded. */                               \
+    X(SQL_GUARDED, "SELECT name FROM stockade.guard g WHERE EXISTS(SELECT FROM pg_locks"           \
+                   " WHERE pid = pg_backend_pid() AND relation IN (SELECT relation FROM"           \
+                   " stockade.tree(g.relation)) AND mode IN ('AccessExclusiveLock',"               \
+                   " 'ShareRowExclusiveLock'))")                                                   \
     X(SQL_UNLOCK, "SELECT pg_advisory_unlock_all()")                                               \
     X(SQL_UNLISTEN, "UNLISTEN *")                                                                  \
     X(SQL_SET_UP, "SELECT stockade.sql_set_up()")                                                  \

@@ -378,12 +378,12 @@ def test_advisory_locks_end_with_the_transaction_and_stop_nobody(database, share
     slow.join()
 
 
-def test_without_its_role_sql_says_what_to_run_and_all_else_works(rig):
+def test_the_role_is_made_or_asked_for_and_has_no_rights_too_many(rig):
+    """All else works without it."""
     own_server = Postgres(rig)
     own_server.sql("REVOKE stockade_sql FROM shop")
     own_server.sql("DROP ROLE stockade_sql")
-    database = own_server.database()
-    client = rig.daemon(store=database.uri).client()
+    client = rig.daemon(store=own_server.database().uri).client()
     token = client.token("k")
     for command in (("SQL", "SELECT 1"), under(token, "k", "SELECT 1"),
                     ("SQL", "CREATE TABLE t()")):
@@ -391,29 +391,29 @@ def test_without_its_role_sql_says_what_to_run_and_all_else_works(rig):
             client(*command)
         assert caught.value.text.endswith("CREATE ROLE stockade_sql; GRANT stockade_sql TO shop")
     assert client.fenced(token, "SET", "k", "v") == "OK"
-    statements = caught.value.text.partition("has to run: ")[2]
-    own_server.sql(statements)
+    own_server.sql(caught.value.text.partition("has to run: ")[2])
     assert client.rows("SELECT value FROM stockade.strings") == [[b"v"]]
     client("SQL", "CREATE TABLE t(a int)")
     assert mapped(client(*under(token, "k", "INSERT INTO t VALUES(1)")))[b"changes"] == 1
-
-
-def test_a_daemon_that_may_make_roles_makes_it(rig):
-    own_server = Postgres(rig)
-    own_server.sql("REVOKE stockade_sql FROM shop")
-    own_server.sql("DROP ROLE stockade_sql")
-    own_server.sql("ALTER ROLE shop CREATEROLE")
-    client = rig.daemon(store=own_server.database().uri).client()
-    assert client.rows("SELECT current_user") == [[b"stockade_sql"]]
-
-
-def test_a_role_that_may_touch_stockades_own_is_refused(rig):
-    own_server = Postgres(rig)
-    client = rig.daemon(store=own_server.database().uri).client()
+    # A role that may touch Stockade's own tables is none for this.
     own_server.sql("GRANT pg_read_all_data TO stockade_sql")
+    second = own_server.database()
+    client = rig.daemon(store=second.uri).client()
     client.refused("ERR", "SQL", "SELECT 1", text="may touch")
     own_server.sql("REVOKE pg_read_all_data FROM stockade_sql")
     assert client.rows("SELECT 1") == [[b"1"]]
+
+
+def test_a_daemon_that_may_make_roles_makes_it(rig, postgres):
+    """In a database of its own, in which another role is the owner."""
+    database = postgres.database()
+    rig.ends.append(database.drop)
+    postgres.sql("CREATE ROLE maker LOGIN CREATEROLE")
+    rig.ends.append(lambda: postgres.sql("DROP ROLE maker"))
+    rig.ends.append(lambda: database.sql("DROP OWNED BY maker CASCADE", user=SUPERUSER))
+    database.sql("GRANT CREATE ON DATABASE " + database.name + " TO maker", user=SUPERUSER)
+    client = rig.daemon(store=database.uri_with("maker")).client()
+    assert client.rows("SELECT current_user, session_user") == [[b"stockade_sql", b"maker"]]
 
 
 def test_the_views_are_for_those_who_may_see_all(rig, database, shared, key):
@@ -436,6 +436,30 @@ def test_the_views_are_for_those_who_may_see_all(rig, database, shared, key):
             client.refused("NOPERM", *command, text="takes %R~|definer")
     assert client.rows("SELECT count(*) FROM t") == [[b"0"]]
     assert client.rows("SELECT current_user") == [[b"stockade_sql"]]
+
+
+def test_guards_judge_what_sql_changes(client, key, token):
+    client("SQL", "CREATE TABLE guarded(sku text PRIMARY KEY, n int)")
+    client("GUARD", "CREATE", "stockade_sql.guarded", "sku", "g:")
+    mine = client.token("g:mine")
+    insert = "INSERT INTO guarded VALUES($1, 1)"
+    client.refused("GUARDED", *under(token, key, insert, "mine"), text="^GUARDED the token of 'g:m")
+    client.refused("GUARDED", *under(mine, "g:mine", insert, "other"))
+    assert mapped(client(*under(mine, "g:mine", insert, "mine")))[b"changes"] == 1
+    client.multi(under(mine, "g:mine", "UPDATE guarded SET n = 2"),
+                 under(token, key, "UPDATE guarded SET n = 3 RETURNING n"))
+    assert mapped(client("EXEC")[1])[b"rows"] == [[b"3"]]
+    for definition in ("DROP TABLE guarded", "ALTER TABLE guarded DISABLE TRIGGER ALL",
+                       "ALTER TABLE guarded ADD x int", "ALTER TABLE guarded RENAME TO open"):
+        client.refused("GUARDED", "SQL", definition, text="GUARD DROP it first")
+    client("SQL", "CREATE INDEX guarded_n ON guarded(n)")
+    client("REVOKE", "g:mine")
+    client.refused("STALE", *under(mine, "g:mine", "DELETE FROM guarded"))
+    client.refused("GUARDED", *under(token, key, "DELETE FROM guarded"))
+    client.refused("GUARDED", *under(token, key, "WITH x AS (DELETE FROM guarded RETURNING 1)"
+                                     " SELECT count(*) FROM x"))
+    client("GUARD", "DROP", "stockade_sql.guarded")
+    client("SQL", "DROP TABLE guarded")
 
 
 def test_tables_of_others_take_a_grant(database, client, key, token):
