@@ -557,7 +557,7 @@ DAMAGE = [
      "resource 888888: token 1 of it ended at 1, as if"),
     ("INSERT INTO stockade.audit VALUES('x', 0, 'y', '')", "schema",
      "the head of audit 'x' is line 0, 'y'"),
-    ("INSERT INTO stockade.mark(session, number, void) VALUES(99, 1, false)", "schema",
+    ("INSERT INTO stockade.mark VALUES(99, 1, 1, false)", "schema",
      "1 marks of session 99"),
 ]
 OBJECTS = [
@@ -619,7 +619,7 @@ def test_a_guard_that_is_damaged_is_found(rig, ops, database, uri):
     assert client("GUARD", "CREATE", "stock", "sku", "sku:") == "OK"
     assert ops.do("check", store=uri).splitlines()[-1].endswith(" 1 guards")
     database.sql("ALTER TABLE stock DISABLE TRIGGER ALL")
-    expect_found(ops, uri, [("", "guard", "trigger .* of stock is disabled")])
+    expect_found(ops, uri, [("", "guard", "trigger .* of public.stock is disabled")])
 
 
 def test_what_endangers_a_store_is_warned_of(rig, ops):
