@@ -265,9 +265,9 @@ def test_who_has_had_a_row_locked_for_long_is_named(rig, database, uri):
         errors = {name: waits.read(timeout=patience(20)) for name, waits in errors.items()}
         for name, text in {
                 "idle": f"backend PID {user.info.backend_pid}, user shop, application nightly, idle"
-                        " in transaction since 1",
+                        r" in transaction since \d+ s;",
                 "shared": f"backend PID ({'|'.join(str(one.info.backend_pid) for one in sharers)})"
-                          ", user shop, idle in transaction since 1",
+                          r", user shop, idle in transaction since \d+ s;",
                 "prepared": "prepared transaction left over, user shop",
                 "root": f"backend PID {root.info.backend_pid}, user postgres, application backup",
         }.items():

@@ -557,8 +557,8 @@ DAMAGE = [
      "resource 888888: token 1 of it ended at 1, as if"),
     ("INSERT INTO stockade.audit VALUES('x', 0, 'y', '')", "schema",
      "the head of audit 'x' is line 0, 'y'"),
-    ("INSERT INTO stockade.mark VALUES(99, 1, 1, false)", "schema",
-     "1 marks of session 99"),
+    ("INSERT INTO stockade.mark(session, number, written_ms, void)"
+     " VALUES(99, 1, 1::int8 << 50, false)", "schema", "1 marks of session 99"),
 ]
 OBJECTS = [
     (f"UPDATE stockade.meta SET floor = {HUGE}", "schema", f"no usable floor: {HUGE}"),
