@@ -619,7 +619,7 @@ def test_a_guard_that_is_damaged_is_found(rig, ops, database, uri):
     assert client("GUARD", "CREATE", "stock", "sku", "sku:") == "OK"
     assert ops.do("check", store=uri).splitlines()[-1].endswith(" 1 guards")
     database.sql("ALTER TABLE stock DISABLE TRIGGER ALL")
-    expect_found(ops, uri, [("", "guard", "trigger .* of stock is disabled")])
+    expect_found(ops, uri, [("", "guard", "trigger .* of public.stock is disabled")])
 
 
 def test_what_endangers_a_store_is_warned_of(rig, ops):
