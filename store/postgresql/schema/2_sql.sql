@@ -4,7 +4,7 @@
 --
 -- A statement runs in functions of the role stockade_sql, with its rights (SECURITY DEFINER). In
 -- there PostgreSQL lets nobody set a role, so the statement cannot become who called it. All of its
--- life is in there: it is planned in sql_open, it runs in sql_fetch, what it has deferred is checked
+-- life is in there: it is planned in sql_open, runs in sql_fetch, what it has deferred is checked
 -- at the end of that, its values are made text there. Nothing of it may be left to run outside,
 -- where it would be the daemon: sql_check sees to that.
 
@@ -65,7 +65,7 @@ END
 $$;
 
 -- Opens the portal stockade_sql on the rows of the statement, which the caller has found to be one.
--- `how`: prepared, for one that can be (SELECT, INSERT, ...); explain; define. Returns how many rows
+-- `how`: prepared, for what can be (SELECT, INSERT, ...); explain; define. Returns how many rows
 -- it has changed; null where it gives rows, and is still to run. Types of parameters are names;
 -- `unknown` is found out from where the parameter stands.
 CREATE FUNCTION stockade.sql_open(how text, statement text, types text[], params text[])
@@ -147,7 +147,7 @@ BEGIN
   FOR i IN 1 .. most LOOP
     FETCH portal INTO found_row;
     IF NOT FOUND THEN
-      EXECUTE 'CLOSE ALL'; -- others' cursors, too, which might outlive the transaction (WITH HOLD)
+      EXECUTE 'CLOSE ALL'; -- others' cursors, too, which might outlive it (WITH HOLD)
       SET CONSTRAINTS ALL IMMEDIATE;
       EXECUTE 'CLOSE ALL';
       PERFORM stockade.sql_check(true);
