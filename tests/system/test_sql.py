@@ -170,7 +170,8 @@ def test_a_write_needs_a_token_and_one_that_is_current(client, table, key):
 
 def test_ddl_is_for_administrators_with_or_without_a_token(rig):
     _, cli = secluded(rig)
-    for statement in ("CREATE TABLE t(a INT)", "/* */ drop TABLE IF EXISTS t", ";ANALYZE", "REINDEX"):
+    for statement in ("CREATE TABLE t(a INT)", "/* */ drop TABLE IF EXISTS t", ";ANALYZE",
+                      "REINDEX"):
         assert cli("10.9.8.7", "SQL", statement).startswith("NOPERM "), statement
     assert cli("127.0.0.1", "SQL", "CREATE TABLE t(a INT)").startswith("columns")
     token = cli("10.9.8.7", "ACQUIRE", "r", "60000").split()[0]
