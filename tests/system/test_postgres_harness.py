@@ -18,7 +18,7 @@ from harness.postgres import OWNER, SUPERUSER, Bouncer, Postgres, ask, connect
 from harness.replicated import Replicated
 from harness.threads import Beside
 
-pytestmark = [pytest.mark.interpreted, pytest.mark.xdist_group("postgresql")]
+pytestmark = [pytest.mark.interpreted, pytest.mark.xdist_group("postgresql_harness")]
 
 
 # One server, which other tests use, too.

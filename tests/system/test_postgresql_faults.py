@@ -14,7 +14,7 @@ from harness.postgres import SUPERUSER, USER, Postgres
 from harness.replicated import Replicated
 from harness.resp import ReplyError
 
-pytestmark = pytest.mark.xdist_group("postgresql")
+pytestmark = pytest.mark.xdist_group("postgresql_faults")
 
 FILLED_BYTES = 100_000
 TIMEOUT_S = 5  # of the store: POSTGRESQL.md

@@ -16,7 +16,7 @@ from harness.limits import environment, patience, wait_until
 from harness.postgres import Postgres, ask, connect, program, run
 from harness.resp import ReplyError, mapped
 
-pytestmark = pytest.mark.xdist_group("postgresql")
+pytestmark = [pytest.mark.interpreted, pytest.mark.xdist_group("postgresql_guards")]
 
 STALE, UNKNOWN, GUARDED, NOTOKEN, STORE = "ST001", "ST002", "ST003", "ST004", "ST006"
 

@@ -17,7 +17,7 @@ HELD_SECONDS = 3
 RATIO_MAX = 3.0  # of two p99s of one run: generous, for other things run on this machine
 SLACK_S = 0.05
 
-pytestmark = [pytest.mark.alone, pytest.mark.xdist_group("postgresql")]
+pytestmark = [pytest.mark.alone, pytest.mark.xdist_group("postgresql_latency")]
 
 
 class Writer(threading.Thread):

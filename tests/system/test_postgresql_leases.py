@@ -14,7 +14,7 @@ from harness.limits import Stopwatch, Wait, patience, wait_until, within
 from harness.postgres import Postgres, ask
 from harness.resp import ReplyError
 
-pytestmark = pytest.mark.xdist_group("postgresql")
+pytestmark = pytest.mark.xdist_group("postgresql_leases")
 
 HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS

@@ -12,7 +12,7 @@ from harness.postgres import OWNER, SUPERUSER, Postgres
 from harness.resp import ReplyError, mapped
 from test_sql import under
 
-pytestmark = pytest.mark.xdist_group("postgresql")
+pytestmark = pytest.mark.xdist_group("postgresql_sql")
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import pytest
 
 from harness.limits import BUILD, patience
 
-pytestmark = pytest.mark.xdist_group("postgresql")
+pytestmark = pytest.mark.xdist_group("postgresql_twin")
 
 
 @pytest.mark.parametrize("seed, rounds", [
@@ -18,6 +18,6 @@ def test_the_store_in_postgresql_is_a_twin_of_the_one_in_memory(database, seed, 
         [BUILD / "tests/unit/store/postgresql_twin_test"], capture_output=True, text=True,
         check=False, timeout=patience(60 + 2 * rounds),
         env={**os.environ, "STOCKADE_TEST_POSTGRESQL": database.uri, "SEED": str(seed),
-             "ROUNDS": str(rounds)})
+             "ROUNDS": str(rounds), "CMOCKA_MESSAGE_OUTPUT": "stdout"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[  PASSED  ] 1 test" in done.stdout + done.stderr
