@@ -64,10 +64,10 @@ BEGIN
 END
 $$;
 
--- Opens the portal stockade_sql on the rows of the statement, which the caller has found to be
--- one. `how`: prepared, for one that can be (SELECT, INSERT, ...); explain; define. Returns how many
--- rows it has changed; null where it gives rows, and is still to run. Types of parameters are names;
--- `unknown` is found out from where the parameter stands.
+-- Opens the portal stockade_sql on the rows of the statement, which the caller has found to be one.
+-- `how`: prepared, for one that can be (SELECT, INSERT, ...); explain; define. Returns how many
+-- rows it has changed; null where it gives rows, and is still to run. Types of parameters are
+-- names; `unknown` is found out from where the parameter stands.
 CREATE FUNCTION stockade.sql_open(how text, statement text, types text[], params text[])
   RETURNS int8 LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
