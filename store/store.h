@@ -96,7 +96,7 @@ struct store_stats {
     struct durations queued;       /* writes, until their batch began */
     struct durations commits_took; /* those that changed something */
     /* Of a database that others use, too; else 0. */
-    uint64_t lock_waits;        /* operations that left their batch because a row was locked */
+    uint64_t lock_waits;        /* operations that waited long because a row was locked */
     uint64_t batch_reruns;      /* batches that ran again: others were quicker, or it was cut off */
     uint64_t backends_ended;    /* of daemons that stood still with rows locked */
     uint64_t oldest_snapshot_s; /* how old it is, that keeps dead rows, as it was looked at last */

@@ -199,7 +199,7 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
         txn->stop = PG_FAILED;
     }
     enum pg_stop stop = txn->stop;
-    if (stop == PG_LOCKED)
+    if (stop == PG_LOCKED && blockers_concern(op))
         pg_watch_locked(apart->watch, &txn->set);
     pg_roll_back(txn);
     if (stop == PG_ON)
@@ -218,9 +218,10 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
 
 static void run(struct apart *apart, struct store_op *op)
 {
-    int64_t until_ms = clock_now_ms(&clock_monotonic) + LOCKED_MS;
+    int64_t now_ms = clock_now_ms(&clock_monotonic), until_ms = now_ms + LOCKED_MS;
     bool floor = false;
 
+    op->waits_since_ms = now_ms;
     for (int tries = 0; tries < TRIES && !attempt(apart, op, &floor); tries++) {
         if (apart->reach.txn.stop != PG_LOCKED)
             continue;

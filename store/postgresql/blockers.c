@@ -8,7 +8,8 @@
 #include "store/postgresql/statements.h"
 
 enum {
-    LOOK_EVERY_MS = 400, /* at a row, from the first time on: most locks are gone by then */
+    LONG_MS = 200,
+    LOOK_EVERY_MS = 400, /* at a row */
     NAMED_EVERY_MS =
         2000,        /* where it is somebody else's: each look is a line in the server's log */
     LOOKS = 20,      /* for the holder, while the probe waits for the row */
@@ -30,6 +31,12 @@ void blockers_destroy(struct blockers *blockers)
     pthread_mutex_destroy(&blockers->lock);
 }
 
+bool blockers_concern(const struct store_op *op)
+{
+    return op->waits_since_ms != 0 &&
+           clock_now_ms(&clock_monotonic) - op->waits_since_ms >= LONG_MS;
+}
+
 /* The lock is held. */
 static struct blocked *find(struct blockers *blockers, struct bytes name)
 {
@@ -49,7 +56,7 @@ static bool note(struct blockers *blockers, struct bytes name, int64_t now_ms)
 
     if (added) {
         at = &blockers->all[blockers->count++];
-        *at = (struct blocked){.len = name.len, .looked_ms = now_ms};
+        *at = (struct blocked){.len = name.len};
         memcpy(at->name, name.data, name.len);
     }
     if (at != NULL)

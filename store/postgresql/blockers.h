@@ -22,7 +22,7 @@ struct blocked {
     char name[RESOURCE_NAME_MAX];
     size_t len;
     int64_t last_ms;   /* it was found locked, by clock_monotonic */
-    int64_t looked_ms; /* at who has it; or since when it is known */
+    int64_t looked_ms; /* at who has it; 0: never */
     /* Who has it locked, as it was when it was looked at last. */
     char holder[128]; /* for people; empty: not known */
     bool named;       /* it is none of ours */
@@ -42,6 +42,8 @@ struct blockers {
 /* `uri` is borrowed. */
 void blockers_init(struct blockers *blockers, const char *uri);
 void blockers_destroy(struct blockers *blockers);
+/* Has it waited for long? Most locks are gone soon: those of other batches. */
+bool blockers_concern(const struct store_op *op);
 /* Notes the locked rows of the set. For any thread. True: some were not noted yet. */
 bool blockers_note(struct blockers *blockers, const struct set *set);
 /* Writes what an operation is told that has waited long for this resource. For any thread. */

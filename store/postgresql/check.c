@@ -250,6 +250,15 @@ static const char objects[] =
     " FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid"
     " WHERE relnamespace = 'stockade'::regnamespace AND NOT tgisinternal";
 
+/* What stands behind the next `create` that begins a line (within lines there are texts of
+ * functions). NULL: there is none. */
+static const char *next_made(const char *step, const char *at, const char *create)
+{
+    while ((at = strstr(at, create)) != NULL && at != step && at[-1] != '\n')
+        at++;
+    return at != NULL ? at + strlen(create) : NULL;
+}
+
 /* The name that stands at `at`, up to what ends it there. */
 static struct bytes name_at(const char *at)
 {
@@ -273,14 +282,11 @@ static bool is_made(const char *kind, struct bytes name)
 
     for (int64_t version = 0; (step = pg_schema_step(version)) != NULL; version++)
         for (size_t i = 0; i < sizeof made_by / sizeof *made_by; i++) {
-            size_t len = strlen(made_by[i].create);
             if (strcmp(kind, made_by[i].kind) != 0)
                 continue;
-            for (const char *at = step; (at = strstr(at, made_by[i].create)) != NULL;) {
-                at += len;
+            for (const char *at = step; (at = next_made(step, at, made_by[i].create)) != NULL;)
                 if (bytes_equal(name_at(at), name))
                     return true;
-            }
         }
     return false;
 }
@@ -314,8 +320,7 @@ static void find_gone(struct audit *audit, const PGresult *result)
 
     for (int64_t version = 0; (step = pg_schema_step(version)) != NULL; version++)
         for (size_t i = 0; i < sizeof made_by / sizeof *made_by; i++)
-            for (const char *at = step; (at = strstr(at, made_by[i].create)) != NULL;) {
-                at += strlen(made_by[i].create);
+            for (const char *at = step; (at = next_made(step, at, made_by[i].create)) != NULL;) {
                 struct bytes name = name_at(at);
                 if (!is_there(audit, result, made_by[i].kind, name))
                     report(audit, "schema", "the %s %.*s is gone", made_by[i].kind, (int)name.len,
@@ -369,13 +374,15 @@ static void count_rows(struct audit *audit)
     PGresult *result = ask(audit, "how many rows there are",
                            "SELECT (SELECT count(*) FROM stockade.resource), (SELECT count(*) FROM"
                            " stockade.resource WHERE type <> 0),"
-                           " (SELECT count(*) FROM stockade.receipt)");
+                           " (SELECT count(*) FROM stockade.receipt),"
+                           " (SELECT count(*) FROM stockade.guard)");
 
     if (result == NULL)
         return;
     audit->call->resources = pg_value_int64(&audit->pg, result, 0, 0);
     audit->call->values = pg_value_int64(&audit->pg, result, 0, 1);
     audit->call->receipts = pg_value_int64(&audit->pg, result, 0, 2);
+    audit->call->guards = pg_value_int64(&audit->pg, result, 0, 3);
     audit->pg.pq.PQclear(result);
 }
 

@@ -23,12 +23,32 @@ static bool is_newest(struct pg_txn *txn, int64_t timeline)
     return timeline == seen;
 }
 
+/* Of the two columns of meta that begin at `column`. */
+static bool is_open(struct pg *pg, const PGresult *result, int column)
+{
+    struct transfer_mark mark = {.part = (enum transfer_part)pg_value_int64(pg, result, 0, column)};
+    struct bytes where = pg_value_bytes(pg, result, 0, column + 1);
+
+    text_print(mark.where, sizeof mark.where, "%.*s", (int)where.len, where.data);
+    return !transfer_is_closed(&mark, "this store", pg->why, sizeof pg->why);
+}
+
+bool pg_check_open(struct pg *pg)
+{
+    pg_send_text(pg, "SELECT move_part::int8, move_where FROM stockade.meta");
+    pg_sync(pg);
+    PGresult *result = pg_take(pg);
+    bool asked = pg_end(pg), open = asked && is_open(pg, result, 0);
+    pg->pq.PQclear(result);
+    return open;
+}
+
 /* Who the server is, beside what the store remembers. */
 struct identity {
     bool other, replicated, fresh;
     bool stale; /* what is remembered of its replication */
     int64_t timeline;
-    struct transfer_mark mark;
+    bool open; /* no move keeps it closed */
 };
 
 static bool read_identity(struct pg_txn *txn, struct identity *identity)
@@ -45,16 +65,12 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
             .replicated = pg_value_bool(pg, result, 0, 3),
             .fresh = pg_value_bool(pg, result, 0, 4),
             .stale = pg_value_bool(pg, result, 0, 6),
-            .mark.part = (enum transfer_part)pg_value_int64(pg, result, 0, 7),
+            .open = is_open(pg, result, 7),
         };
-        struct bytes where = pg_value_bytes(pg, result, 0, 8);
-        text_print(identity->mark.where, sizeof identity->mark.where, "%.*s", (int)where.len,
-                   where.data);
         atomic_store(&txn->shared->unsafe, pg_value_bool(pg, result, 0, 5));
     }
     pg->pq.PQclear(result);
-    return pg_end(pg) && is_newest(txn, identity->timeline) &&
-           !transfer_is_closed(&identity->mark, "this store", pg->why, sizeof pg->why);
+    return pg_end(pg) && is_newest(txn, identity->timeline) && identity->open;
 }
 
 /* The store's time, and what is known of it. */

@@ -8,6 +8,9 @@
 
 #include "store/postgresql/transaction.h"
 
+/* Does no move keep the store closed? False: pg->why. Before statements are prepared, which would
+ * wait for the move. */
+bool pg_check_open(struct pg *pg);
 /* On a connection that was made anew. False: pg->why; close the connection. */
 bool pg_check_identity(struct pg_txn *txn);
 

@@ -61,7 +61,8 @@ static bool connect(struct reach *reach)
     txn->begun = txn->soiled = txn->spoilt = false;
     txn->sql_state = SQL_UNTRIED;
     txn->next_id = txn->ids_end = 0;
-    if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_prepare(pg) || !pg_check_identity(txn))
+    if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_check_open(pg) || !pg_prepare(pg) ||
+        !pg_check_identity(txn))
         return false;
     /* The first who comes counts the opening; the others are refused until then. */
     if (session == 0 && txn->lane == PG_LANE_WRITER) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows out of a store in PostgreSQL, or into one: store/transfer.h. They go by COPY, in one
- * transaction, under the lock that every daemon's changes take (PG_FLOOR_ALONE) and locks of the
- * tables, for what others do to fences. Reads of daemons go on beside it, and see the old rows
- * until the commit: so rows are deleted, and no table is truncated. */
+ * transaction, under the lock that every daemon's changes take. Reads of daemons go on beside it,
+ * and see the old rows until the commit: so rows are deleted, and no table is truncated. */
 #include "store/transfer.h"
 
 #include <arpa/inet.h>
@@ -27,9 +26,9 @@ static const char setup[] = "SET lock_timeout = '10s';"
                             "SET idle_in_transaction_session_timeout = '60s';"
                             "SET client_connection_check_interval = '1s'";
 
-static const char hold[] =
-    "BEGIN; LOCK TABLE stockade.meta, stockade.resource, stockade.field, stockade.receipt,"
-    " stockade.retired, stockade.audit IN EXCLUSIVE MODE";
+/* Daemons' changes wait for it: PG_FLOOR_ALONE. No other table is locked; whoever has presented a
+ * token has its row, which is waited for where that row is deleted or its lease ended. */
+static const char hold[] = "BEGIN; LOCK TABLE stockade.meta IN EXCLUSIVE MODE";
 
 struct pg_transfer {
     struct transfer base;
@@ -427,16 +426,22 @@ static bool commit(struct transfer *base)
     return exec(transfer, "COMMIT") && (!transfer->pg.warned || explain(transfer));
 }
 
+/* Whoever gives up still has something to put right, so nobody is asked any more whether to go on;
+ * and the connection may be gone. */
 static void undo(struct transfer *base)
 {
     struct pg_transfer *transfer = of(base);
+    struct pg *pg = &transfer->pg;
 
-    if (transfer->pg.conn != NULL && transfer->copying)
-        (void)pg_copy_put_end(&transfer->pg, "given up");
+    pg->go_on = NULL;
+    if (pg->conn != NULL && transfer->copying)
+        (void)pg_copy_put_end(pg, "given up");
     transfer->copying = false;
     buf_clear(&transfer->piece);
-    if (transfer->pg.conn != NULL)
-        (void)pg_run(&transfer->pg, "ROLLBACK");
+    if (pg->conn != NULL)
+        (void)pg_run(pg, "ROLLBACK");
+    else
+        (void)(pg_connect(pg) && pg_run(pg, setup));
 }
 
 static void close_it(struct transfer *base)

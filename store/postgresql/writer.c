@@ -114,8 +114,6 @@ static enum pg_ended run(struct pg_writer *writer, struct pg_lane *lane)
         if (good)
             start = run_from(txn, batch, start, &good);
     }
-    if (!writer->lanes[lane == writer->lanes].commits) /* else our own commit may have them */
-        pg_watch_locked(writer->watch, &txn->set);
     if (good && !txn->renamed)
         return PG_COMMITTED;
     bool again = txn->renamed || (txn->pg.conn == NULL && !txn->pg.timed_out);
@@ -140,7 +138,6 @@ static bool keep(struct pg_writer *writer, struct store_op *op)
     bool full = writer->waiting_count >= writer->worker->queue_max;
     char why[STORE_WHY_MAX];
 
-    writer->lock_waits += op->waits_since_ms == 0;
     if (!full && !has_waited_long(op, clock_now_ms(&clock_monotonic)) &&
         !worker_stopping(writer->worker)) {
         list_append(&writer->waiting, &op->link);
@@ -156,12 +153,15 @@ static bool keep(struct pg_writer *writer, struct store_op *op)
     return false;
 }
 
-static void keep_waiting(struct pg_writer *writer, struct pg_batch *batch)
+static void keep_waiting(struct pg_writer *writer, struct pg_lane *lane)
 {
+    struct pg_batch *batch = &lane->batch;
     size_t left = 0;
+    bool blocked = false;
 
     for (size_t i = 0; i < batch->count; i++) {
         struct pg_entry *entry = &batch->entries[i];
+        blocked |= entry->fate == WAITS && blockers_concern(entry->op);
         if (entry->fate == WAITS && keep(writer, entry->op))
             continue;
         if (entry->fate == WAITS)
@@ -169,6 +169,8 @@ static void keep_waiting(struct pg_writer *writer, struct pg_batch *batch)
         batch->entries[left++] = *entry;
     }
     batch->count = left;
+    if (blocked)
+        pg_watch_locked(writer->watch, &lane->reach.txn.set);
 }
 
 /* 3. Commit, hand back, hand over. */
@@ -202,6 +204,7 @@ static void hand_on(struct pg_writer *writer, struct pg_lane *lane)
     for (size_t i = 0; i < batch->count; i++) {
         const struct pg_entry *entry = &batch->entries[i];
         struct store_op *op = entry->op;
+        writer->lock_waits += blockers_concern(op);
         if (entry->fate == APART && apart_submit(writer->apart, op, entry->away))
             continue;
         if (entry->fate == APART)
@@ -258,7 +261,7 @@ static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended en
         ended = run(writer, lane);
         if (ended != PG_COMMITTED)
             continue;
-        keep_waiting(writer, batch);
+        keep_waiting(writer, lane);
         send_commit(lane);
         ended = take_commit(writer, lane);
     }
@@ -327,7 +330,7 @@ static void wait_all(struct pg_writer *writer, struct pg_lane *lane)
 {
     for (size_t i = 0; i < lane->batch.count; i++)
         settle(&lane->batch.entries[i], WAITS);
-    keep_waiting(writer, &lane->batch);
+    keep_waiting(writer, lane);
     hand_on(writer, lane);
 }
 
@@ -345,7 +348,7 @@ static void work_off(struct pg_writer *writer, struct pg_lane *lane, struct pg_l
         end(writer, lane, ended);
         return;
     }
-    keep_waiting(writer, &lane->batch);
+    keep_waiting(writer, lane);
     if (lane->batch.count == 0) {
         pg_roll_back(&lane->reach.txn);
         hand_on(writer, lane);

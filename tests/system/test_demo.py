@@ -184,20 +184,20 @@ def sql_tool():
 
 
 def test_in_postgresql_the_plain_lock_oversells_and_the_guard_refuses_what_is_late(sql_tool):
-    shown = sql_tool.output("demo", "oversell", "--store", "postgresql", "--stock", 40,
-                            "--stops", 4, timeout=100)
+    shown = sql_tool.output("demo", "oversell", "--store", "postgresql", "--stock", 20,
+                            "--stops", 2, timeout=100)
     rows = in_postgresql(shown)
     assert list(rows) == ["plain lock", "row lock", "version column", "Stockade's guard"]
     plain, row, version, guard = rows.values()
-    assert plain.oversold == plain.sold - 40 > 0 and plain.tried > 0 and plain.refused == 0
+    assert plain.oversold == plain.sold - 20 > 0 and plain.tried > 0 and plain.refused == 0
     for right in row, version, guard:
-        assert (right.sold, right.left, right.oversold) == (40, 0, 0)
+        assert (right.sold, right.left, right.oversold) == (20, 0, 0)
         assert right.tried == right.refused
     assert row.refused == 0 and version.refused > 0 and guard.refused > 0
     assert row.stood_ms >= 400, "as long as a holder was stopped"
     assert row.busy_ms > 5 * guard.busy_ms, "15 buyers wait on their connections"
     for title in rows:
-        assert stops(shown, title) == 4
+        assert stops(shown, title) == 2
     assert max(map(len, shown.splitlines())) <= 100
     sql_tool.expect_nothing_left()
 

@@ -196,7 +196,7 @@ class EndingRelay(Relay):
         super()._pump(source, Sink() if gate is self.gates["down"] else sink, gate)
 
 
-def test_a_server_that_ends_the_session_at_the_end_of_a_trip_is_as_one_that_is_away(rig, database):
+def test_a_session_that_ends_with_its_trip_is_an_outage(rig, database):
     """As a fast shutdown does."""
     relay = EndingRelay(("127.0.0.1", database.server.port))
     rig.relays.append(relay)

@@ -48,7 +48,7 @@ def await_grant(client, resource, seconds):
 
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
-def test_a_clock_that_is_set_ends_no_lease_of_another_daemon_and_none_too_late(rig, database, uri,
+def test_a_clock_that_is_set_ends_no_lease_early_or_late(rig, database, uri,
                                                                                by_ms):
     first, second = rig.daemon(store=uri), rig.daemon(store=uri)
     holder, other = first.client(), second.client()
@@ -69,7 +69,7 @@ def test_a_clock_that_is_set_ends_no_lease_of_another_daemon_and_none_too_late(r
     assert await_grant(third, "new", 1 + GRACE_SECONDS) > newer
 
 
-def test_a_lease_of_a_dead_daemon_is_free_at_its_end_however_late_it_is_seen_first(rig, uri):
+def test_a_dead_daemons_lease_is_free_at_its_end(rig, uri):
     first, second = rig.daemon(store=uri), rig.daemon(store=uri)
     other = second.client()
     other.token("other")
@@ -104,7 +104,7 @@ def test_receipts_outlive_a_clock_that_is_set_forward(rig, database, uri):
     assert client("RECEIPT", "stock", token, "i")[0] == 1
 
 
-def test_receipts_outlive_a_clock_that_was_set_while_no_daemon_was_there(rig, database, uri):
+def test_receipts_outlive_a_clock_set_while_no_daemon_is_there(rig, database, uri):
     daemon = rig.daemon("--receipts-keep", "60", store=uri)
     client = daemon.client()
     token = client.token("stock")
@@ -120,7 +120,7 @@ def test_receipts_outlive_a_clock_that_was_set_while_no_daemon_was_there(rig, da
     assert client("RECEIPT", "stock", token, "i")[0] == 1
 
 
-def test_leases_are_held_for_their_full_time_by_a_new_server_process(rig):
+def test_a_new_server_holds_leases_for_their_full_time(rig):
     """A new postmaster may be another machine's, with another clock."""
     own = Postgres(rig)
     database = own.database()
@@ -143,7 +143,7 @@ def await_flag(database, resource):
                                     resource.encode()) == [(True,)], "somebody waits for it")
 
 
-def test_a_waiter_is_woken_at_once_by_a_release_at_another_daemon(rig, database, uri):
+def test_a_release_at_another_daemon_wakes_a_waiter_at_once(rig, database, uri):
     holder, waiter = rig.daemon(store=uri), rig.daemon(store=uri)
     here, there, looker = holder.client(), waiter.client(), waiter.client()
     took = []
@@ -226,7 +226,7 @@ def stopped(rig, database, how):
 
 
 @pytest.mark.parametrize("how", ["in mid-batch", "in mid-message", "a reply is unread"])
-def test_a_daemon_that_stands_still_holds_up_others_for_three_seconds_at_most(rig, database, uri,
+def test_a_daemon_that_stands_still_holds_others_up_for_3_s(rig, database, uri,
                                                                               how):
     daemon = rig.daemon(store=uri)
     other = daemon.client()
@@ -265,9 +265,9 @@ def test_who_has_had_a_row_locked_for_long_is_named(rig, database, uri):
         errors = {name: waits.read(timeout=patience(20)) for name, waits in errors.items()}
         for name, text in {
                 "idle": f"backend PID {user.info.backend_pid}, user shop, application nightly, idle"
-                        " in transaction since 1",
+                        r" in transaction since \d+ s;",
                 "shared": f"backend PID ({'|'.join(str(one.info.backend_pid) for one in sharers)})"
-                          ", user shop, idle in transaction since 1",
+                          r", user shop, idle in transaction since \d+ s;",
                 "prepared": "prepared transaction left over, user shop",
                 "root": f"backend PID {root.info.backend_pid}, user postgres, application backup",
         }.items():
@@ -335,7 +335,7 @@ def test_marks_are_forgotten_when_nobody_can_be_in_doubt_any_more(rig, database,
     assert database.sql("SELECT 1 FROM stockade.mark WHERE session = 1")
 
 
-def test_a_daemon_that_will_never_know_an_outcome_ends_without_an_answer(rig, database):
+def test_a_daemon_that_can_never_know_an_outcome_ends(rig, database):
     """It was cut off for so long that its mark may have been forgotten."""
     relay = rig.relay(("127.0.0.1", database.server.port))
     daemon = rig.daemon(store=database.uri_at(relay.address))

@@ -557,7 +557,8 @@ DAMAGE = [
      "resource 888888: token 1 of it ended at 1, as if"),
     ("INSERT INTO stockade.audit VALUES('x', 0, 'y', '')", "schema",
      "the head of audit 'x' is line 0, 'y'"),
-    ("INSERT INTO stockade.mark VALUES(99, 1, false)", "schema", "1 marks of session 99"),
+    ("INSERT INTO stockade.mark(session, number, written_ms, void)"
+     " VALUES(99, 1, 1::int8 << 50, false)", "schema", "1 marks of session 99"),
 ]
 OBJECTS = [
     (f"UPDATE stockade.meta SET floor = {HUGE}", "schema", f"no usable floor: {HUGE}"),
@@ -610,6 +611,15 @@ def test_what_has_become_of_the_schema_is_found(rig, ops, database, uri):
     database.sql("UPDATE stockade.resource SET ttl_ms = -5 WHERE name = 'live'")
     found = expect_found(ops, uri, OBJECTS + [("ttl", "fence", "live: its lease has a TTL of -5")])
     assert re.match("[0-9]+ findings: 5 resources", found[-1])
+
+
+def test_a_guard_that_is_damaged_is_found(rig, ops, database, uri):
+    client = rig.daemon(store=uri).client()
+    database.sql("CREATE TABLE stock(sku text PRIMARY KEY, left_over int)")
+    assert client("GUARD", "CREATE", "stock", "sku", "sku:") == "OK"
+    assert ops.do("check", store=uri).splitlines()[-1].endswith(" 1 guards")
+    database.sql("ALTER TABLE stock DISABLE TRIGGER ALL")
+    expect_found(ops, uri, [("", "guard", "trigger .* of public.stock is disabled")])
 
 
 def test_what_endangers_a_store_is_warned_of(rig, ops):
@@ -678,13 +688,20 @@ def test_a_password_is_repeated_nowhere(rig, ops, postgres):
 
 
 def test_ctrl_c_undoes_a_move(rig, ops, database, uri, furnished):
+    """Also what it had told the new store, which is in the middle of something."""
     source, tokens = furnished
-    relay = rig.relay(("127.0.0.1", database.server.port))
-    relay.hold("up", b"PGCOPY")
-    running = ops.start("move", "--from", source, "--to", database.uri_at(relay.address))
-    wait_until(lambda: relay.kept("up"), "the move stands", 20)
+    daemon = rig.daemon(store=uri)
+    daemon.client()("GET", "k")
+    database.sql("CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS"
+                 " $$ BEGIN PERFORM pg_sleep(60); RETURN NEW; END $$")
+    database.sql("CREATE TRIGGER slow BEFORE INSERT ON stockade.resource FOR EACH ROW"
+                 " EXECUTE FUNCTION slow()")
+    running = ops.start("move", "--from", source, "--to", uri)
+    wait_until(lambda: database.sql("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"),
+               "the move stands", 20)
+    refuses(daemon, COMING, "GET", "k")
     running.send_signal(signal.SIGINT)
     assert running.wait(timeout=patience(20)) == 128 + signal.SIGINT
     assert "interrupted; nothing was changed" in running.stderr.read()
-    relay.cut()
+    wait_until(lambda: daemon.client().ask("GET", "k") is None, "the new store goes on")
     expect_furnished(rig.daemon(store=source).client(), tokens)

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.interpreted
 PAGES = ["README.md", "proxy/COMMANDS.md", "examples/README.md", "proxy/client/LIBRARY.md",
          "proxy/client/python/README.md", "proxy/client/node/README.md",
          "tools/COMMAND_LINE.md", "proxy/LOCK_KEYS.md", "store/SQL.md",
-         "store/GUARDS_POSTGRESQL.md", "store/OTHER_DATABASES.md", "fence/lease/SERVICES.md", "proxy/server/OPERATIONS.md", "tools/bench/README.md"]
+         "store/GUARDS_POSTGRESQL.md", "store/OTHER_DATABASES.md", "fence/lease/SERVICES.md",
+         "proxy/server/OPERATIONS.md", "tools/bench/README.md"]
 TEXTS = {page: (REPO / page).read_text() for page in PAGES}
 BLOCKS = {page: parse(text) for page, text in TEXTS.items()}
 EACH_BLOCK = [pytest.param(page, block, id=f"{page}:{block.line}")

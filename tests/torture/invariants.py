@@ -152,4 +152,5 @@ def _name(op):
 
 
 def _tried_before(ops, op):
-    return any(_name(other) == _name(op) and other.call < op.call and other.op == op.op for other in ops)
+    return any(_name(other) == _name(op) and other.call < op.call and other.op == op.op
+               for other in ops)

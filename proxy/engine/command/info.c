@@ -93,7 +93,7 @@ static void store_gauges(const struct engine *engine, struct gauges *gauges)
          store.foreign_commits, true},
         {"store_writes_queued", "Writes waiting", store.writes_queued, false},
         {"store_reads_queued", "Reads waiting", store.reads_queued, false},
-        {"store_lock_waits", "Operations that waited because somebody had locked a row",
+        {"store_lock_waits", "Operations that waited for long because somebody had locked a row",
          store.lock_waits, true},
         {"store_batch_reruns", "Transactions that ran again, as others were quicker",
          store.batch_reruns, true},

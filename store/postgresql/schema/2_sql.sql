@@ -4,9 +4,9 @@
 --
 -- A statement runs in functions of the role stockade_sql, with its rights (SECURITY DEFINER). In
 -- there PostgreSQL lets nobody set a role, so the statement cannot become who called it. All of its
--- life is in there: it is planned in sql_open, it runs in sql_fetch, what it has deferred is
--- checked at the end of that, its values are made text there. Nothing of it may be left to run
--- outside, where it would be the daemon: sql_check sees to that.
+-- life is in there: it is planned in sql_open, runs in sql_fetch, what it has deferred is checked
+-- at the end of that, its values are made text there. Nothing of it may be left to run outside,
+-- where it would be the daemon: sql_check sees to that.
 
 -- Stockade's views name all resources. A daemon that runs a statement for somebody who may not see
 -- them has set its role to its own name, which a statement cannot set.
@@ -65,9 +65,9 @@ END
 $$;
 
 -- Opens the portal stockade_sql on the rows of the statement, which the caller has found to be one.
--- `how`: prepared, for one that can be (SELECT, INSERT, ...); explain; define. Returns how many
--- rows it has changed; null where it gives rows, and is still to run. Types of parameters are
--- names; `unknown` is found out from where the parameter stands.
+-- `how`: prepared, for what can be (SELECT, INSERT, ...); explain; define. Returns how many rows
+-- it has changed; null where it gives rows, and is still to run. Types of parameters are names;
+-- `unknown` is found out from where the parameter stands.
 CREATE FUNCTION stockade.sql_open(how text, statement text, types text[], params text[])
   RETURNS int8 LANGUAGE plpgsql SECURITY DEFINER AS $$
 DECLARE
@@ -147,7 +147,7 @@ BEGIN
   FOR i IN 1 .. most LOOP
     FETCH portal INTO found_row;
     IF NOT FOUND THEN
-      EXECUTE 'CLOSE ALL'; -- others' cursors, too: WITH HOLD, COMMIT runs them
+      EXECUTE 'CLOSE ALL'; -- others' cursors, too, which might outlive it (WITH HOLD)
       SET CONSTRAINTS ALL IMMEDIATE;
       EXECUTE 'CLOSE ALL';
       PERFORM stockade.sql_check(true);
