@@ -44,11 +44,12 @@ def test_contenders_take_turns_and_each_has_its_figures_in_table_and_report(tmp_
     assert "<svg" in report and "http" not in report, "with plots, and self-contained"
 
 
+@pytest.mark.slow  # six servers, and each fills its keys
 def test_the_store_in_postgresql_is_measured_beside_direct_connections_near_and_far(tmp_path):
     out = bench("--keys", 1000, "--rounds", 1, "--seconds", "0.2", "--peers",
                 "stockade-pg,stockade-pg-2,stockade-pg-2000us,postgres,postgres-2000us",
                 "--only", "pg-cycle", "--only", "pg-two", "--only", "pg-read-2000us",
-                "--out", tmp_path)
+                "--out", tmp_path, seconds=150)
     for label in ("Stockade on PostgreSQL", "PostgreSQL, lease by hand", "PostgreSQL",
                   "Stockade on PostgreSQL, two daemons", "Stockade on PostgreSQL, one daemon"):
         assert rate(out, label) > 0
