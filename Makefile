@@ -93,7 +93,7 @@ LINK_HARDENING := -pie -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
 # Sanitizers run under clang: gcc's combined runtimes do not write every report to the log.
 ifneq ($(SANITIZE),)
 INSTRUMENT := -fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer \
-    -DREQUEST_SPARES_MAX=0 -DSTORE_RUNS_AGAIN=1
+    -DREQUEST_SPARES_MAX=0
 else ifneq ($(COVERAGE),)
 INSTRUMENT := --coverage
 else ifneq ($(OPTIMISE),-O0)

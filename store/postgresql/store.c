@@ -14,8 +14,8 @@
  *
  * It fails in three ways. Cleanly: operations get STK_STORE, and the next may succeed. The database
  * cannot be reached: they get STK_STORE at once, and it is tried again every so often. Or the
- * outcome of a commit is unknown: then nobody is answered until it is found out (pg_find_out). Where
- * that takes days the mark that tells is gone, and the process has to end (store_lost).
+ * outcome of a commit is unknown: then nobody is answered until it is found out (pg_find_out).
+ * Where that takes days the mark that tells is gone, and the process has to end (store_lost).
  *
  * Recovery: a daemon leaves nothing behind that has to be healed. A transaction that it had begun
  * ends with its connection; a lock that it holds in the middle of one, after 3 s. */

@@ -20,10 +20,6 @@ enum { SAVE_TRIES = 3, SAVE_TRIES_LOST = 300, SAVE_AGAIN_MS = 10 };
 /* An idle daemon reads once a second, and this is less. */
 enum { CATCH_UP_MS = 500 };
 
-#ifndef STORE_RUNS_AGAIN
-#define STORE_RUNS_AGAIN 0
-#endif
-
 /* How a transaction over some operations ended. */
 enum ended {
     ENDED_COMMITTED,
@@ -253,10 +249,10 @@ static enum ended commit(struct writer *writer, bool changed)
     return roll_back(writer) ? ENDED_FAILED : ENDED_LOST;
 }
 
-/* Runs the operations from `from` up to `end` in a transaction, which is left open where it ends in
- * ENDED_COMMITTED. `failed` is the one with which it ended in ENDED_OPERATION. */
-static enum ended run_once(struct writer *writer, struct list *from, struct list *end,
-                           struct list **failed, bool *changed)
+/* One transaction over the operations from `from` up to `end`, which is not run. `failed` is the
+ * one with which it ended in ENDED_OPERATION. */
+static enum ended run(struct writer *writer, struct list *from, struct list *end,
+                      struct list **failed)
 {
     struct transaction *txn = &writer->txn;
 
@@ -277,24 +273,7 @@ static enum ended run_once(struct writer *writer, struct list *from, struct list
             return roll_back(writer) ? ENDED_OPERATION : ENDED_LOST;
         }
     }
-    *changed = changes != start;
-    return ENDED_COMMITTED;
-}
-
-/* One transaction over them. (With sanitizers every other one is undone at first, and run again.)
- */
-static enum ended run(struct writer *writer, struct list *from, struct list *end,
-                      struct list **failed)
-{
-    bool changed = false;
-    enum ended ended = run_once(writer, from, end, failed, &changed);
-
-    if (STORE_RUNS_AGAIN && ended == ENDED_COMMITTED && writer->commits % 2 == 0) {
-        if (!roll_back(writer))
-            return ENDED_LOST;
-        ended = run_once(writer, from, end, failed, &changed);
-    }
-    return ended == ENDED_COMMITTED ? commit(writer, changed) : ended;
+    return commit(writer, changes != start);
 }
 
 static void fail_all(struct writer *writer, struct list *at, const struct list *end)
