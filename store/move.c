@@ -17,11 +17,9 @@
  * daemon that starts there holds each for its full TTL, as after any restart.
  *
  * The way back from GONE is a restore of a backup, which raises the floor above all tokens. */
-#include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "fence/base/check.h"
+#include "fence/base/clock.h"
 #include "fence/base/uri.h"
 #include "store/open.h"
 #include "store/sqlite/copy.h"
@@ -59,15 +57,6 @@ static bool refuse(const struct move *move, const char *subject, const char *tex
     return false;
 }
 
-static void make_id(char id[33])
-{
-    unsigned char random[16];
-
-    check(getrandom(random, sizeof random, 0) == sizeof random);
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(id + 2 * i, 3, "%02x", random[i]);
-}
-
 /* May this store be moved? A move of it that ended half-way is gone on with. */
 static bool judge_source(struct move *move)
 {
@@ -82,7 +71,7 @@ static bool judge_source(struct move *move)
     if (mark->part == TRANSFER_GONE)
         memcpy(move->id, mark->id, sizeof move->id);
     else
-        make_id(move->id);
+        chance_hex(&chance_system, move->id, sizeof move->id - 1);
     return true;
 }
 

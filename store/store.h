@@ -27,10 +27,10 @@
  *   fsync failed, or the files went away), nothing is answered: store_lost() turns true, and the
  *   process has to end.
  *
- * There is one store for users (sqlite/), and there are others in the tests, so a store is a table
- * of functions. To write one, embed `struct store` and `struct store_txn` (txn.h) first in your own
- * structs and point them at your tables; tests/unit/store/twins_test.c runs two stores side by
- * side. Ages go by the store's time (clock.h), not by any wall clock. */
+ * There are two stores for users (sqlite/, postgresql/), and others in the tests, so a store is a
+ * table of functions. To write one, embed `struct store` and `struct store_txn` (txn.h) first in
+ * your own structs and point them at your tables; tests/unit/store/twins_test.c runs two stores
+ * side by side. Ages go by the store's time (clock.h), not by any wall clock. */
 #ifndef STOCKADE_STORE_STORE_H
 #define STOCKADE_STORE_STORE_H
 

@@ -229,6 +229,17 @@ int bytes_hex_digit(char c)
     return -1;
 }
 
+void bytes_to_hex(struct bytes bytes, char *out)
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < bytes.len; i++) {
+        unsigned char byte = (unsigned char)bytes.data[i];
+        *out++ = digits[byte >> 4];
+        *out++ = digits[byte & 15];
+    }
+}
+
 void text_print(char *out, size_t size, const char *format, ...)
 {
     va_list args;

@@ -67,6 +67,8 @@ struct bytes buf_bytes(const struct buf *buf);
 
 /* The value of a hexadecimal digit, or -1. */
 int bytes_hex_digit(char c);
+/* Write them as hexadecimal digits, two for each byte, without a zero at the end. */
+void bytes_to_hex(struct bytes bytes, char *out);
 
 /* As snprintf, for texts that people read: what does not fit is cut, and nobody has to know. */
 void text_print(char *out, size_t size, const char *format, ...)

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "fence/base/bytes.h"
 #include "fence/base/check.h"
 
 static int64_t monotonic_now_us(const struct clock *clock)
@@ -67,10 +68,7 @@ void chance_hex(const struct chance *chance, char *out, size_t digits)
 
     check(digits % 2 == 0 && digits <= 2 * sizeof random);
     chance->fill(chance, random, digits / 2);
-    for (size_t i = 0; i < digits / 2; i++) {
-        out[2 * i] = "0123456789abcdef"[random[i] >> 4];
-        out[2 * i + 1] = "0123456789abcdef"[random[i] & 15];
-    }
+    bytes_to_hex((struct bytes){(const char *)random, digits / 2}, out);
     out[digits] = '\0';
 }
 

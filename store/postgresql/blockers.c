@@ -175,9 +175,8 @@ static bool ask(struct blockers *blockers, struct pg *pg, struct blocked *blocke
     bool found = false;
     size_t len = (size_t)snprintf(text, 96, "SELECT 1 FROM stockade.resource WHERE name = '\\x");
 
-    for (size_t i = 0; i < blocked->len; i++, len += 2)
-        snprintf(text + len, 3, "%02x", (unsigned char)blocked->name[i]);
-    snprintf(text + len, 64, "' FOR NO KEY UPDATE");
+    bytes_to_hex((struct bytes){blocked->name, blocked->len}, text + len);
+    snprintf(text + len + 2 * blocked->len, 64, "' FOR NO KEY UPDATE");
     if (probe->conn != NULL || pg_connect(probe)) {
         pg_send_text(probe, text);
         pg_sync(probe);

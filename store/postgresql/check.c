@@ -4,18 +4,15 @@
  * business: pg_amcheck.) Damage that keeps one question from being answered is a finding of its
  * own; the others are still asked. What is no damage, but endangers what Stockade promises, is told
  * as a warning. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "store/maintenance.h"
+#include "store/finding.h"
 #include "store/postgresql/pg.h"
 #include "store/postgresql/schema.h"
 #include "store/transfer.h"
 
 enum {
-    TEXT_MAX = 400,
-    SUBJECT_MAX = 160,
     LIKE_IT_MAX = 100,           /* findings of one kind that are reported one by one */
     TIMEOUT_MS = 10 * 60 * 1000, /* of one question */
 };
@@ -137,45 +134,16 @@ static const struct rule {
                     " - interval '5 minutes'"},
 };
 
-__attribute__((format(printf, 3, 4))) static void report(struct audit *audit, const char *kind,
-                                                         const char *format, ...)
-{
-    char text[TEXT_MAX];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    for (char *at = text; *at != '\0'; at++)
-        if (*at < ' ' || *at > '~')
-            *at = '?';
-    audit->call->findings += strcmp(kind, AUDIT_WARNING) != 0;
-    audit->call->found(audit->call->watch.context, kind, text);
-}
-
 /* For people: an id, or a name in which bytes that are not plain ASCII are \xNN. */
 static const char *subject(const struct pg *pg, const PGresult *result, int row,
-                           char out[SUBJECT_MAX])
+                           char out[FINDING_NAME_MAX])
 {
-    struct bytes name = pg_value_bytes(pg, result, row, 0);
-    char *end = out;
-
     if (pg->pq.PQftype(result, 0) == PG_INT8) {
-        text_print(out, SUBJECT_MAX, "resource %lld",
+        text_print(out, FINDING_NAME_MAX, "resource %lld",
                    (long long)pg_value_int64(pg, result, row, 0));
         return out;
     }
-    for (size_t i = 0; i < name.len; i++) {
-        unsigned char byte = (unsigned char)name.data[i];
-        bool plain = byte >= ' ' && byte <= '~' && byte != '\\';
-        if (end - out > SUBJECT_MAX - 10) {
-            strcpy(end, "...");
-            return out;
-        }
-        end += plain ? sprintf(end, "%c", byte) : sprintf(end, "\\x%02x", byte);
-    }
-    *end = '\0';
-    return out;
+    return finding_name(pg_value_bytes(pg, result, row, 0), out);
 }
 
 /* The rows of a question, in a trip of its own. NULL: it failed, which is a finding, unless the
@@ -197,7 +165,7 @@ static PGresult *ask(struct audit *audit, const char *what, const char *sql)
     pg->pq.PQclear(result);
     if (pg->conn == NULL)
         return NULL;
-    report(audit, "postgresql", "%s cannot be checked: %s", what, pg->why);
+    finding_report(audit->call, "postgresql", "%s cannot be checked: %s", what, pg->why);
     (void)pg_run(pg, "ROLLBACK TO stockade_check");
     return NULL;
 }
@@ -206,21 +174,21 @@ static void run_rule(struct audit *audit, const struct rule *rule)
 {
     const struct pg *pg = &audit->pg;
     PGresult *result = ask(audit, rule->kind, rule->sql);
-    char name[SUBJECT_MAX];
+    char name[FINDING_NAME_MAX];
     int count = result != NULL ? pg->pq.PQntuples(result) : 0;
 
     for (int i = 0; i < count && i < LIKE_IT_MAX; i++) {
         struct bytes text = pg_value_bytes(pg, result, i, 1);
         if (pg->pq.PQgetisnull(result, i, 0))
-            report(audit, rule->kind, "%.*s", (int)text.len, text.data);
+            finding_report(audit->call, rule->kind, "%.*s", (int)text.len, text.data);
         else
-            report(audit, rule->kind, "%s: %.*s", subject(pg, result, i, name), (int)text.len,
-                   text.data);
+            finding_report(audit->call, rule->kind, "%s: %.*s", subject(pg, result, i, name),
+                           (int)text.len, text.data);
     }
     pg->pq.PQclear(result);
     if (count <= LIKE_IT_MAX)
         return;
-    report(audit, rule->kind, "%d more like the last one", count - LIKE_IT_MAX);
+    finding_report(audit->call, rule->kind, "%d more like the last one", count - LIKE_IT_MAX);
     if (strcmp(rule->kind, AUDIT_WARNING) != 0)
         audit->call->findings += count - LIKE_IT_MAX - 1;
 }
@@ -323,8 +291,8 @@ static void find_gone(struct audit *audit, const PGresult *result)
             for (const char *at = step; (at = next_made(step, at, made_by[i].create)) != NULL;) {
                 struct bytes name = name_at(at);
                 if (!is_there(audit, result, made_by[i].kind, name))
-                    report(audit, "schema", "the %s %.*s is gone", made_by[i].kind, (int)name.len,
-                           name.data);
+                    finding_report(audit->call, "schema", "the %s %.*s is gone", made_by[i].kind,
+                                   (int)name.len, name.data);
             }
 }
 
@@ -345,10 +313,11 @@ static void check_schema(struct audit *audit)
         if (strcmp(kind, "function") == 0 && is_of_guard(name))
             continue;
         if (!is_made(kind, name))
-            report(audit, "schema", "the %s %.*s is not Stockade's", kind, (int)name.len,
-                   name.data);
+            finding_report(audit->call, "schema", "the %s %.*s is not Stockade's", kind,
+                           (int)name.len, name.data);
         else if (text.len > 0 && !is_written(text.data)) /* libpq ends values with a zero */
-            report(audit, "schema", "the %s %.*s was altered", kind, (int)name.len, name.data);
+            finding_report(audit->call, "schema", "the %s %.*s was altered", kind, (int)name.len,
+                           name.data);
     }
     pg->pq.PQclear(result);
 }

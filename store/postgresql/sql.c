@@ -316,8 +316,8 @@ static const char *type_of(const struct sql_value *value)
 /* As the server reads it. */
 static void add_param(struct pg_array *array, const struct sql_value *value)
 {
-    static const char digits[] = "0123456789abcdef";
     struct buf text = {0};
+    char pair[2];
 
     switch (value->type) {
     case SQL_NULL: pg_array_null(array); return;
@@ -327,8 +327,7 @@ static void add_param(struct pg_array *array, const struct sql_value *value)
     case SQL_BLOB:
         buf_append_text(&text, "\\x");
         for (size_t i = 0; i < value->bytes.len; i++) {
-            unsigned char byte = (unsigned char)value->bytes.data[i];
-            const char pair[] = {digits[byte >> 4], digits[byte & 15]};
+            bytes_to_hex((struct bytes){value->bytes.data + i, 1}, pair);
             buf_append(&text, pair, sizeof pair);
         }
         break;

@@ -108,11 +108,6 @@ static bool listen_for(struct pg_watch *watch)
     return watch->listening;
 }
 
-static int digit(char hex)
-{
-    return hex >= '0' && hex <= '9' ? hex - '0' : hex >= 'a' && hex <= 'f' ? hex - 'a' + 10 : -1;
-}
-
 /* The payload is the resource's name in hexadecimal digits; anybody can send another. */
 static void on_news(void *context, const char *payload)
 {
@@ -123,7 +118,7 @@ static void on_news(void *context, const char *payload)
     if (len == 0 || len > sizeof name)
         return;
     for (size_t i = 0; i < len; i++) {
-        int high = digit(payload[2 * i]), low = digit(payload[2 * i + 1]);
+        int high = bytes_hex_digit(payload[2 * i]), low = bytes_hex_digit(payload[2 * i + 1]);
         if (high < 0 || low < 0)
             return;
         name[i] = (char)(high << 4 | low);

@@ -3,19 +3,16 @@
  * we check the schema's text, the guards, and the rows of our own tables against each other. Damage
  * that keeps one question from being answered is a finding of its own; the others are still asked.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "fence/base/bytes.h"
+#include "store/finding.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/guards.h"
 #include "store/sqlite/operation.h"
 #include "store/sqlite/schema.h"
 
 enum {
-    TEXT_MAX = 400,
-    SUBJECT_MAX = 160,
     LIKE_IT_MAX = 100, /* findings of one kind that are reported one by one */
     WATCH_EVERY = 200000,
 };
@@ -144,22 +141,6 @@ static const struct rule {
      " OR typeof(retired_ms) <> 'integer' OR retired_ms < 0"},
 };
 
-__attribute__((format(printf, 3, 4))) static void report(struct audit *audit, const char *kind,
-                                                         const char *format, ...)
-{
-    char text[TEXT_MAX];
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    for (char *at = text; *at != '\0'; at++)
-        if (*at < ' ' || *at > '~')
-            *at = '?';
-    audit->call->findings++;
-    audit->call->found(audit->call->watch.context, kind, text);
-}
-
 /* Reports what SQLite could not do, unless it was stopped. */
 static void report_failure(struct audit *audit, const char *what)
 {
@@ -168,30 +149,19 @@ static void report_failure(struct audit *audit, const char *what)
     if (code == SQLITE_INTERRUPT)
         audit->interrupted = true;
     else if (!audit->interrupted)
-        report(audit, "sqlite", "%s cannot be checked: %s", what, sqlite3_errmsg(audit->db));
+        finding_report(audit->call, "sqlite", "%s cannot be checked: %s", what,
+                       sqlite3_errmsg(audit->db));
 }
 
 /* A column for people: an id, or a name in which bytes that are not plain ASCII are \xNN. */
-static const char *subject(sqlite3_stmt *stmt, char out[SUBJECT_MAX])
+static const char *subject(sqlite3_stmt *stmt, char out[FINDING_NAME_MAX])
 {
-    struct bytes name = transaction_column(stmt, 0);
-    char *end = out;
-
     if (sqlite3_column_type(stmt, 0) == SQLITE_INTEGER) {
-        snprintf(out, SUBJECT_MAX, "resource %lld", (long long)sqlite3_column_int64(stmt, 0));
+        text_print(out, FINDING_NAME_MAX, "resource %lld",
+                   (long long)sqlite3_column_int64(stmt, 0));
         return out;
     }
-    for (size_t i = 0; i < name.len; i++) {
-        unsigned char byte = (unsigned char)name.data[i];
-        bool plain = byte >= ' ' && byte <= '~' && byte != '\\';
-        if (end - out > SUBJECT_MAX - 10) {
-            strcpy(end, "...");
-            return out;
-        }
-        end += plain ? sprintf(end, "%c", byte) : sprintf(end, "\\x%02x", byte);
-    }
-    *end = '\0';
-    return out;
+    return finding_name(transaction_column(stmt, 0), out);
 }
 
 /* Runs a rule's statement; each row is a finding: column 0 what it is about (or NULL), column 1
@@ -199,7 +169,7 @@ static const char *subject(sqlite3_stmt *stmt, char out[SUBJECT_MAX])
 static void run_rule(struct audit *audit, const char *kind, const char *what, const char *sql)
 {
     sqlite3_stmt *stmt = NULL;
-    char name[SUBJECT_MAX];
+    char name[FINDING_NAME_MAX];
     int64_t more = 0;
     int reported = 0;
 
@@ -214,15 +184,15 @@ static void run_rule(struct audit *audit, const char *kind, const char *what, co
         if (++reported > LIKE_IT_MAX)
             more++;
         else if (sqlite3_column_type(stmt, 0) == SQLITE_NULL)
-            report(audit, kind, "%s", text != NULL ? text : "a value is NULL");
+            finding_report(audit->call, kind, "%s", text != NULL ? text : "a value is NULL");
         else
-            report(audit, kind, "%s: %s", subject(stmt, name),
-                   text != NULL ? text : "a value is NULL");
+            finding_report(audit->call, kind, "%s: %s", subject(stmt, name),
+                           text != NULL ? text : "a value is NULL");
     }
     if (sqlite3_finalize(stmt) != SQLITE_OK)
         report_failure(audit, what);
     if (more > 0) {
-        report(audit, kind, "%lld more like the last one", (long long)more);
+        finding_report(audit->call, kind, "%lld more like the last one", (long long)more);
         audit->call->findings += more - 1;
     }
 }
@@ -240,7 +210,7 @@ static void check_integrity(struct audit *audit)
         for (const char *line = (const char *)sqlite3_column_text(stmt, 0); line != NULL;) {
             int len = (int)strcspn(line, "\n");
             if (len > 0 && strncmp(line, "***", 3) != 0 && strcmp(line, "ok") != 0)
-                report(audit, "sqlite", "%.*s", len, line);
+                finding_report(audit->call, "sqlite", "%.*s", len, line);
             line = line[len] == '\0' ? NULL : line + len + 1;
         }
     if (sqlite3_finalize(stmt) != SQLITE_OK)
@@ -273,9 +243,9 @@ static void compare(struct audit *audit, sqlite3_stmt *rows, sqlite3 *other, con
         const char *type = (const char *)sqlite3_column_text(rows, 0);
         const char *name = (const char *)sqlite3_column_text(rows, 1);
         if (!there)
-            report(audit, "schema", "the %s %s %s", type, name, gone);
+            finding_report(audit->call, "schema", "the %s %s %s", type, name, gone);
         else if (altered != NULL && sqlite3_column_int(stmt, 0) == 0)
-            report(audit, "schema", "the %s %s %s", type, name, altered);
+            finding_report(audit->call, "schema", "the %s %s %s", type, name, altered);
         sqlite3_reset(stmt);
     }
     sqlite3_finalize(stmt);
@@ -294,7 +264,8 @@ static void compare_schemas(struct audit *audit, sqlite3 *fresh)
     sqlite3_stmt *rows;
 
     if (sqlite3_prepare_v2(fresh, made, -1, &rows, NULL) != SQLITE_OK)
-        report(audit, "sqlite", "no schema to compare with: %s", sqlite3_errmsg(fresh));
+        finding_report(audit->call, "sqlite", "no schema to compare with: %s",
+                       sqlite3_errmsg(fresh));
     else
         compare(audit, rows, audit->db, "is gone", "was altered");
     if (sqlite3_prepare_v2(audit->db, ours, -1, &rows, NULL) != SQLITE_OK)
@@ -310,7 +281,8 @@ static void check_schema(struct audit *audit)
     if (sqlite3_open(":memory:", &fresh) == SQLITE_OK && schema_make(fresh) == SQLITE_OK)
         compare_schemas(audit, fresh);
     else
-        report(audit, "sqlite", "no schema to compare with: %s", sqlite3_errmsg(fresh));
+        finding_report(audit->call, "sqlite", "no schema to compare with: %s",
+                       sqlite3_errmsg(fresh));
     sqlite3_close(fresh);
 }
 
@@ -329,8 +301,8 @@ static void judge_guard(void *context, struct bytes table, struct bytes column, 
     (void)prefix;
     count->audit->call->guards++;
     if (broken)
-        report(count->audit, "guard", "table %.*s: %s", (int)table.len, table.data,
-               flaw != NULL ? flaw : "broken");
+        finding_report(count->audit->call, "guard", "table %.*s: %s", (int)table.len, table.data,
+                       flaw != NULL ? flaw : "broken");
 }
 
 static void check_guards(struct audit *audit)

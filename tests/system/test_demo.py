@@ -214,7 +214,7 @@ def test_a_postgresql_that_is_named_is_used_and_left_as_it_was(tool, postgres):
     tool.expect_nothing_left()
 
 
-@pytest.mark.parametrize("contender", ["row-lock", "guard"])
+@pytest.mark.parametrize("contender", [pytest.param("row-lock", marks=pytest.mark.slow), "guard"])
 def test_a_private_postgresql_goes_with_a_signal_and_with_a_kill(sql_tool, contender):
     words = ("demo", "oversell", "--store", "postgresql", "--contender", contender, "--stock", 10,
              "--pause", "10m")

@@ -17,7 +17,7 @@ HELD_SECONDS = 3
 RATIO_MAX = 3.0  # of two p99s of one run: generous, for other things run on this machine
 SLACK_S = 0.05
 
-pytestmark = [pytest.mark.alone, pytest.mark.xdist_group("postgresql_latency")]
+pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
 
 class Writer(threading.Thread):

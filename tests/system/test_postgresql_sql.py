@@ -329,6 +329,7 @@ def test_columns_of_any_name_and_none(client):
     assert mapped(client("SQL", "SELECT 1 WHERE false"))[b"columns"] == [b"?column?"]
 
 
+@pytest.mark.slow
 def test_a_big_result_comes_in_pages_and_a_bigger_one_is_refused(rig, database):
     daemon = rig.daemon("--sql-time-limit", "60000", store=database.uri)
     client = daemon.client()

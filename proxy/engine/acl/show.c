@@ -118,15 +118,11 @@ void acl_show_channels(const struct acl_user *user, struct buf *out)
 void acl_show_passwords(const struct acl_user *user, void (*each)(void *context, struct bytes),
                         void *context)
 {
-    static const char digits[] = "0123456789abcdef";
     char hex[2 * ACL_HASH_LEN];
 
     for (size_t i = 0; i < user->passwords_count; i++) {
         const struct acl_password *password = &user->passwords[i];
-        for (size_t j = 0; j < ACL_HASH_LEN; j++) {
-            hex[2 * j] = digits[password->sha256[j] >> 4];
-            hex[2 * j + 1] = digits[password->sha256[j] & 15];
-        }
+        bytes_to_hex((struct bytes){(const char *)password->sha256, ACL_HASH_LEN}, hex);
         each(context,
              password->crypt != NULL ? bytes_of(password->crypt) : (struct bytes){hex, sizeof hex});
     }

@@ -90,16 +90,12 @@ void chain_hash_add(struct chain_hasher *hasher, struct bytes piece)
 
 static struct chain_hash end_hash(EVP_MD_CTX *text)
 {
-    static const char digits[] = "0123456789abcdef";
     unsigned char digest[EVP_MAX_MD_SIZE];
     struct chain_hash hash;
     unsigned len = 0;
 
     check(EVP_DigestFinal_ex(text, digest, &len) == 1 && len * 2 == CHAIN_HASH_LEN);
-    for (size_t i = 0; i < len; i++) {
-        hash.hex[2 * i] = digits[digest[i] >> 4];
-        hash.hex[2 * i + 1] = digits[digest[i] & 15];
-    }
+    bytes_to_hex((struct bytes){(const char *)digest, len}, hash.hex);
     hash.hex[CHAIN_HASH_LEN] = '\0';
     return hash;
 }
