@@ -5,19 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "fence/base/check.h"
+#include "fence/base/clock.h"
 
 enum { CONNECT_LIMIT_S = 10 };
-
-static int64_t now_us(void)
-{
-    struct timespec now;
-
-    check(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 /* Keep what went wrong, on one line. Return false. */
 static bool failed(struct database *database, const char *state, const char *text)
@@ -76,10 +67,10 @@ static bool await(struct database *database)
 {
     const struct libpq *pq = &database->pq;
     struct pollfd wait = {.fd = pq->PQsocket(database->conn), .events = POLLIN};
-    int64_t limit_us = now_us() + DATABASE_LIMIT_MS * 1000;
+    int64_t limit_us = clock_now_us(&clock_monotonic) + DATABASE_LIMIT_MS * 1000;
 
     while (pq->PQisBusy(database->conn)) {
-        int64_t left_ms = (limit_us - now_us()) / 1000;
+        int64_t left_ms = (limit_us - clock_now_us(&clock_monotonic)) / 1000;
         if (left_ms <= 0) {
             return failed(database, "08000", "it does not answer");
         }
@@ -122,11 +113,11 @@ bool database_do(struct database *database, struct database_answer *answer, cons
                  const char *const *params)
 {
     if (database->since_us == 0) {
-        database->since_us = now_us();
+        database->since_us = clock_now_us(&clock_monotonic);
     }
     bool done = run(database, answer, sql, params);
     if (database->pq.PQtransactionStatus(database->conn) != PQTRANS_INTRANS) {
-        database->used_us += now_us() - database->since_us;
+        database->used_us += clock_now_us(&clock_monotonic) - database->since_us;
         database->since_us = 0;
     }
     return done;
