@@ -111,7 +111,7 @@ static bool settle_clock(struct pg_txn *txn)
 {
     struct pg_clock *clock = &txn->shared->clock;
     struct pg_clock_look look;
-    struct pg_clock_note note;
+    struct pg_clock_note note = {0};
     int64_t error_ms;
 
     for (int i = 0; i < CORRECTIONS_MAX; i++) {

@@ -13,6 +13,7 @@
 struct taking {
     struct store_op op;
     struct snapshot *now;
+    const struct snapshot *before;
     bool done;
 };
 
@@ -60,28 +61,42 @@ static enum stk_error take_value(struct store_txn *txn, struct seen *seen)
     struct resource resource;
     struct bytes text;
     bool found;
+    enum stk_error error = txn_resource(txn, (struct bytes){seen->name, seen->name_len}, &resource);
 
-    check(txn_resource(txn, (struct bytes){seen->name, seen->name_len}, &resource) == STK_OK);
+    if (error != STK_OK)
+        return error;
     seen->fence = resource.fence;
+    seen->value = 0;
     if (resource.type == VALUE_NONE)
         return STK_OK;
     seen->value = 14695981039346656037u + (uint64_t)resource.type;
     if (resource.type == VALUE_HASH)
         return txn_each_field_from(txn, &resource, (struct bytes){"", 0}, on_field, &seen->value);
-    check(txn_string(txn, &resource, &found, &text) == STK_OK && found);
+    error = txn_string(txn, &resource, &found, &text);
+    if (error != STK_OK)
+        return error;
+    check(found);
     add_bytes(&seen->value, text);
     return STK_OK;
 }
 
 static enum stk_error take_run(struct store_op *op, struct store_txn *txn)
 {
-    struct snapshot *now = ((struct taking *)op)->now;
+    struct taking *taking = (struct taking *)op;
+    struct snapshot *now = taking->now;
 
-    check(txn_each_key(txn, 0, on_name, now) == STK_OK);
-    check(txn_each_live(txn, 0, on_name, now) == STK_OK);
-    for (size_t i = 0; i < now->count; i++)
-        check(take_value(txn, &now->all[i]) == STK_OK);
-    return STK_OK;
+    /* It may run again, and then starts anew. */
+    snapshot_free(now);
+    for (size_t i = 0; taking->before != NULL && i < taking->before->count; i++) {
+        const struct seen *seen = &taking->before->all[i];
+        add_name(now, (struct bytes){seen->name, seen->name_len});
+    }
+    enum stk_error error = txn_each_key(txn, 0, on_name, now);
+    if (error == STK_OK)
+        error = txn_each_live(txn, 0, on_name, now);
+    for (size_t i = 0; i < now->count && error == STK_OK; i++)
+        error = take_value(txn, &now->all[i]);
+    return error;
 }
 
 static void take_done(struct store_op *op)
@@ -91,11 +106,10 @@ static void take_done(struct store_op *op)
 
 void snapshot_take(struct snapshot *now, const struct snapshot *before, struct store *store)
 {
-    struct taking taking = {.op = {.run = take_run, .done = take_done}, .now = now};
+    struct taking taking = {
+        .op = {.run = take_run, .done = take_done}, .now = now, .before = before};
 
     now->count = 0;
-    for (size_t i = 0; before != NULL && i < before->count; i++)
-        add_name(now, (struct bytes){before->all[i].name, before->all[i].name_len});
     store_perform(store, &taking.op);
     check(taking.done && taking.op.error == STK_OK);
 }

@@ -110,9 +110,12 @@ void engine_find_locked_data(struct engine *engine,
                               .op = {.slow = true, .run = search_run, .done = search_done}};
     list_init(&search->op.link);
     engine->requests_open++;
-    search->op.error = store_submit(engine->options.store, &search->op);
-    if (search->op.error != STK_OK)
+    /* Once submitted, the operation is the store's. */
+    enum stk_error error = store_submit(engine->options.store, &search->op);
+    if (error != STK_OK) {
+        search->op.error = error;
         search_done(&search->op);
+    }
 }
 
 /* Its beginning and end. */
