@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program on a terminal of its own: keys go in, and what the screen shows can be read."""
+"""A program on a terminal of its own: keys go in, and what the screen shows can be read.
+
+The terminal is Linux's console, all of which pyte knows. Of xterm's it lacks scrolling by lines,
+which ncurses uses now and then.
+"""
 
 import fcntl
 import os
@@ -23,7 +27,7 @@ class Terminal:
         self._set_size(rows, columns)
         self.process = subprocess.Popen(
             [str(word) for word in words], stdin=inner, stdout=inner, stderr=inner,
-            env={**env, "TERM": "xterm-256color"}, start_new_session=True,
+            env={**env, "TERM": "linux"}, start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
         os.close(inner)
 
