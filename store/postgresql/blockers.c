@@ -172,7 +172,7 @@ static bool ask(struct blockers *blockers, struct pg *pg, struct blocked *blocke
     struct pg *probe = &blockers->probe;
     struct pg_params params = {.count = 0};
     char text[96 + 2 * RESOURCE_NAME_MAX];
-    bool found = false;
+    bool found = false, is_free = false;
     size_t len = (size_t)snprintf(text, 96, "SELECT 1 FROM stockade.resource WHERE name = '\\x");
 
     bytes_to_hex((struct bytes){blocked->name, blocked->len}, text + len);
@@ -188,9 +188,10 @@ static bool ask(struct blockers *blockers, struct pg *pg, struct blocked *blocke
         pg_send(pg, PG_CANCEL, &params);
         pg_sync(pg);
         (void)pg_end(pg);
-        (void)pg_end(probe); /* it was cancelled, or it had the row: either is well */
+        is_free = pg_end(probe); /* else it was cancelled, which is well, too */
     }
-    if (!found) {
+    /* On a busy machine it may not have come to wait yet; then what was seen before stays. */
+    if (is_free) {
         blocked->holder[0] = '\0';
         blocked->pid = 0;
         blocked->named = false;

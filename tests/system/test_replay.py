@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from harness.lax import LaxServer
-from harness.limits import REPO, patience
+from harness.limits import REPO, patience, wait_until
 from harness.report import PAUSED, REFUSED, SOLD, WOKEN, of_kind, report
 
 HEADER = "invoice,invoiced_at,sku,quantity,customer\n"
@@ -221,6 +221,8 @@ def test_a_daemon_that_dies_ends_the_replay_with_the_line(tool, rig, orders_file
     running = tool.start("-u", daemon.uri, "replay", "--orders", orders_file, "--pause", "10m",
                          "--pause-every", 200)
     tool.await_stopped_child(running)
+    client = daemon.client()
+    wait_until(lambda: client.counter("connected_clients") == 33, "32 workers are connected")
     daemon.kill()
     _, stderr = running.communicate(timeout=patience(30))
     assert running.returncode == 1

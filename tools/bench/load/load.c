@@ -156,6 +156,14 @@ static void pause_until(struct client *client, uint64_t due_ns)
     client->load->paused++;
 }
 
+/* Its last operation is over, or its connection. */
+static void leave(struct client *client)
+{
+    if (!client->has_left)
+        client->load->busy--;
+    client->has_left = true;
+}
+
 static bool take_turn(struct client *client);
 
 static bool begin(struct client *client)
@@ -163,7 +171,7 @@ static bool begin(struct client *client)
     struct load *load = client->load;
 
     if (is_over(load)) {
-        load->busy--;
+        leave(client);
         return true;
     }
     load->issued++;
@@ -242,7 +250,7 @@ static bool went_away(struct client *client)
     }
     load->closed = true;
     epoll_ctl(load->poll, EPOLL_CTL_DEL, client->fd, NULL);
-    load->busy--;
+    leave(client);
     return true;
 }
 

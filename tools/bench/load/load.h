@@ -59,7 +59,7 @@ struct client {
     struct span replies[REPLIES_MAX];
     unsigned awaits, got, step;
     unsigned bodies; /* replies begun in `body` */
-    bool prepared, paused, writing;
+    bool prepared, paused, writing, has_left;
     uint64_t due_ns, begun_ns, done, random;
     /* The work's. */
     uint64_t key, value, token, lease, node;
