@@ -40,7 +40,7 @@ HELPER_SOURCES := $(filter-out %_test.c,$(UNIT_SOURCES))
 # What tests share: in-memory stores and lease services, disks that fail.
 SUPPORT_SOURCES := $(wildcard tests/twins/*.c tests/disk/*.c)
 # Filled in by tests/*/*.mk: more sources whose dependencies are to be tracked.
-PROOF_SOURCES :=
+PROOF_SOURCES := tests/support/again_store.c
 SHIM_SOURCES := $(wildcard tests/support/*_shim.c)
 
 PROGRAMS := $(BUILD)/stockaded $(BUILD)/stockade
@@ -146,7 +146,8 @@ picture: all ## draw the demo's picture, tools/report/oversell.svg, anew (needs 
 	    >tools/report/oversell.svg
 
 # SUITES: unit, system (the fast ones), slow (those that pytest marks slow), page (in a browser),
-# postgresql (those of system that hold with any store).
+# postgresql (those of system that hold with any store), again (these with a daemon whose
+# operations run again).
 SUITES ?= unit system
 check: ## build, then run every fast test (SUITES="unit system slow" for all)
 	@tools/setup --tests
@@ -217,7 +218,7 @@ uninstall: ## remove what install put there, with the same PREFIX and DESTDIR
 clean: ## remove what was built
 	rm -rf build
 
-tests: $(TESTS) $(SHIMS)
+tests: $(TESTS) $(SHIMS) $(BUILD)/stockaded-again
 
 # What changed flags have to build anew.
 $(BUILD)/flags: FORCE
@@ -324,6 +325,12 @@ include $(sort $(wildcard tests/*/*.mk tools/*/*.mk))
 $(BUILD)/%_shim.so: tests/support/%_shim.c $(BUILD)/flags
 	@echo 'cc  $<'
 	@$(CC) $(LANGUAGE) -O2 -g $(WARNINGS) -fPIC -shared -o $@ $< -ldl
+
+# The daemon of the suite `again`.
+$(BUILD)/stockaded-again: $(call objects,$(DAEMON_MAIN) tests/support/again_store.c) \
+    $(BUILD)/daemon.a
+	@echo 'ld  $@'
+	@$(LINK) -Wl,--wrap=store_open -o $@ $^ $(DAEMON_LIBS) -pthread -lm
 
 -include $(patsubst %.o,%.d,$(call objects,$(DAEMON_SOURCES) $(CLIENT_SOURCES) $(TOOLS_SOURCES) \
     $(UNIT_SOURCES) $(SUPPORT_SOURCES) $(DAEMON_MAIN) $(TOOLS_MAIN) $(PROOF_SOURCES)) \

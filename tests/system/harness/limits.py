@@ -13,6 +13,7 @@ import time
 
 REPO = pathlib.Path(__file__).resolve().parents[3]
 BUILD = (REPO / os.environ.get("STOCKADE_BUILD", "build")).resolve()
+DAEMON = BUILD / os.environ.get("STOCKADE_DAEMON", "stockaded")
 
 
 def environment():

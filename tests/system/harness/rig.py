@@ -18,7 +18,7 @@ import urllib.error
 import urllib.request
 
 from harness import postgres
-from harness.limits import BUILD, Late, patience, wait_until
+from harness.limits import BUILD, DAEMON, Late, patience, wait_until
 from harness.ports import free_port
 from harness.process import Process
 from harness.relay import Relay
@@ -41,7 +41,7 @@ class Stockaded(Process):
     """A running daemon: `address` is its first listener, `admin` the admin address or None."""
 
     def __init__(self, args, stderr_path, env=None, cwd=None, wrapper=(), pass_fds=()):
-        super().__init__("stockaded", [*wrapper, BUILD / "stockaded", *args], stderr_path, env,
+        super().__init__("stockaded", [*wrapper, DAEMON, *args], stderr_path, env,
                          cwd, pass_fds=pass_fds)
         self.clients = []
         self.listeners = []
