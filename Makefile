@@ -147,7 +147,7 @@ picture: all ## draw the demo's picture, tools/report/oversell.svg, anew (needs 
 
 # SUITES: unit, system (the fast ones), slow (those that pytest marks slow), page (in a browser),
 # postgresql (those of system that hold with any store), again (these with a daemon whose
-# operations run again).
+# operations run again), core (those of system that sanitizers run before each change).
 SUITES ?= unit system
 check: ## build, then run every fast test (SUITES="unit system slow" for all)
 	@tools/setup --tests

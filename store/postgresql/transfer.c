@@ -187,7 +187,7 @@ static int64_t number(struct stream *stream, size_t len)
 static bool take_tuple(struct stream *stream, const char *columns, struct transfer_cell *cells,
                        bool *end)
 {
-    size_t offsets[TRANSFER_COLUMNS_MAX];
+    size_t offsets[TRANSFER_COLUMNS_MAX] = {0};
     int count;
 
     buf_consume(&stream->data, stream->at);

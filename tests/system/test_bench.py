@@ -33,6 +33,7 @@ def rate(out, label):
     return float(re.search(rf"^  {label} +([\d,]+) ", out, re.M)[1].replace(",", ""))
 
 
+@pytest.mark.slow  # it starts every contender
 def test_contenders_take_turns_and_each_has_its_figures_in_table_and_report(tmp_path):
     out = bench("--quick", "--keys", 1000, "--rounds", 1, "--seconds", "0.2",
                 "--only", "write-16-100000", "--out", tmp_path, "--page", tmp_path / "page.md")

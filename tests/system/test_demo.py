@@ -35,6 +35,7 @@ def expect_all(rows):
         assert stockade.tried == stockade.refused
 
 
+@pytest.mark.slow  # `make demo`, which runs before each change, runs the same
 def test_with_default_options_the_locks_oversell_and_stockade_does_not(tool):
     with within(patience(60)):
         shown = tool.output("demo", "oversell")

@@ -114,7 +114,7 @@ def test_it_scrolls_and_fits_the_terminal_when_that_changes(top, local, key):
     terminal.await_text("1 to 18 of 100", "/017", gone=["/018"])
     terminal.press("\x1b[6~")
     terminal.await_text("19 to 36 of 100", "/035")
-    terminal.press("\x1bOA")
+    terminal.press("\x1b[A")
     terminal.await_text("18 to 35 of 100")
     terminal.resize(40, 120)
     terminal.await_text("18 to 51 of 100", "/050")

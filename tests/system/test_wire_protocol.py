@@ -292,6 +292,7 @@ def test_a_client_that_never_reads_does_not_make_memory_grow(rig, key):
     slow.close()
 
 
+@pytest.mark.slow  # ten seconds of a core
 def test_a_client_that_sends_writes_and_never_reads_does_not_make_memory_grow(rig, key):
     daemon = rig.daemon("--unfenced-writes", "allow")  # whose peak no other test has raised
     before = daemon.rss_bytes()

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/check.h"
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
@@ -123,6 +124,8 @@ static void audit_end(struct engine *engine, const struct held *held, const stru
     struct session *by =
         release != NULL && release->request != NULL ? release->request->session : NULL;
     bool has_reason = release != NULL && release->reason.len > 0;
+
+    check(held != NULL || release != NULL);
     struct audit_note note = {
         .event = end == HISTORY_REVOKED ? AUDIT_REVOKE : AUDIT_RELEASE,
         .token = held != NULL ? held->token : release->retired_token,
