@@ -255,7 +255,16 @@ $(BUILD)/stockade: $(call objects,$(TOOLS_MAIN)) $(BUILD)/tools.a $(BUILD)/clien
 	@echo 'ld  $@'
 	@$(LINK) -o $@ $^ $(TOOLS_LIBS) -pthread -lm
 
-# Other people's programs load it, so it is never instrumented, and shows its entry point only.
+# The extension and the library are loaded by other people's programs, so they are never instrumented:
+# builds with sanitizers take those of the plain build.
+ifneq ($(SANITIZE),)
+$(EXTENSION) $(LIBRARY) $(BUILD)/libstockade.a &: FORCE
+	@$(MAKE) CC=gcc SANITIZE= BUILD=build \
+	    $(patsubst $(BUILD)/%,build/%,$(EXTENSION) $(LIBRARY) $(BUILD)/libstockade.a)
+	@ln -sf $(patsubst $(BUILD)/%,$(CURDIR)/build/%,$(EXTENSION) $(LIBRARY) $(BUILD)/libstockade.a) \
+	    $(BUILD)
+else
+# The extension shows its entry point only.
 $(BUILD)/extension/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'cc  $< (extension)'
@@ -266,7 +275,6 @@ $(EXTENSION): $(extension_objects)
 	@echo 'ld  $@'
 	@$(CC) -shared -g -Wl,--gc-sections,-z,defs,-z,relro,-z,now,-z,noexecstack -o $@ $^
 
-# So is the library. The archive is one object in which only what is exported can be seen.
 $(BUILD)/library/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo 'cc  $< (library)'
@@ -279,15 +287,17 @@ $(LIBRARY): $(library_objects) proxy/client/stockade.map
 	    -Wl,-z,defs,-z,relro,-z,now,-z,noexecstack,-z,nodelete,--as-needed \
 	    -o $@ $(library_objects) $(LIBRARY_LIBS) -pthread -lm
 
-$(LIBRARY_LINKS): $(LIBRARY)
-	@ln -sf $(notdir $(LIBRARY)) $@
-
+# The archive is one object in which only what is exported can be seen.
 $(BUILD)/libstockade.a: $(library_objects)
 	@echo 'ar  $@'
 	@ld -r -o $(BUILD)/library/stockade.o $^
 	@objcopy --localize-hidden $(BUILD)/library/stockade.o
 	@rm -f $@
 	@ar rcs $@ $(BUILD)/library/stockade.o
+endif
+
+$(LIBRARY_LINKS): $(LIBRARY)
+	@ln -sf $(notdir $(LIBRARY)) $@
 
 $(JAR): $(JAVA_SOURCES) LICENSE
 	@echo 'jar $@'
