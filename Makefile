@@ -255,8 +255,8 @@ $(BUILD)/stockade: $(call objects,$(TOOLS_MAIN)) $(BUILD)/tools.a $(BUILD)/clien
 	@echo 'ld  $@'
 	@$(LINK) -o $@ $^ $(TOOLS_LIBS) -pthread -lm
 
-# The extension and the library are loaded by other people's programs, so they are never instrumented:
-# builds with sanitizers take those of the plain build.
+# The extension and the library are loaded by other people's programs, so they are never
+# instrumented: builds with sanitizers take those of the plain build.
 ifneq ($(SANITIZE),)
 $(EXTENSION) $(LIBRARY) $(BUILD)/libstockade.a &: FORCE
 	@$(MAKE) CC=gcc SANITIZE= BUILD=build \

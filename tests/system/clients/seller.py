@@ -66,7 +66,8 @@ def sell(link, item, token, number):
 def work(link, client, numbers):
     item = chance.randrange(ITEMS)
     with waiting("acquire"):
-        grant = client.execute_command("ACQUIRE", f"sku:{item}", chance.choice(TTLS_MS), "WAIT", 3000)
+        grant = client.execute_command("ACQUIRE", f"sku:{item}", chance.choice(TTLS_MS), "WAIT",
+                                       3000)
     for _ in range(chance.randint(1, 4) if grant else 0):
         try:
             sell(link, item, grant[0], next(numbers))
