@@ -239,29 +239,32 @@ $$;
 -- little more than one. Only a trigger on the table that a statement names sees its rows so. So
 -- this is for a table without parents and partitions, and `bolt` makes sure that it gets no parent:
 -- PostgreSQL lets no table with such a row trigger become a partition or a child. `row` is for the
--- apply worker of logical replication, which fires no triggers by statement.
+-- apply worker of logical replication, which fires no triggers by statement. These two fire where
+-- changes are applied only, and cost nothing elsewhere; a WHEN would be compiled by each statement.
 --
 -- By row, for trees: a new partition gets the trigger by itself.
 CREATE FUNCTION stockade.guard_triggers(guard stockade.guard)
-  RETURNS TABLE(relation regclass, name text, sql text)
+  RETURNS TABLE(relation regclass, name text, fires text, sql text)
   LANGUAGE sql STABLE AS $$
-  SELECT t.relation, n.name, format('CREATE TRIGGER %I %s ON %s.%I %s EXECUTE FUNCTION '
+  SELECT t.relation, n.name, part.fires, format('CREATE TRIGGER %I %s ON %s.%I %s EXECUTE FUNCTION '
     'stockade.guard_%s()', n.name, part.event, c.relnamespace::regnamespace, c.relname, part.rows,
     guard.id)
   FROM stockade.tree(guard.relation) t
   JOIN pg_class c ON c.oid = t.relation,
   (VALUES
-    ('row', true, 'AFTER INSERT OR DELETE OR UPDATE', 'FOR EACH ROW'),
-    ('truncate', true, 'BEFORE TRUNCATE', 'FOR EACH STATEMENT'),
-    ('insert', false, 'AFTER INSERT', 'REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT'),
-    ('update', false, 'AFTER UPDATE',
+    ('row', true, 'ALWAYS', 'AFTER INSERT OR DELETE OR UPDATE', 'FOR EACH ROW'),
+    ('truncate', true, 'ALWAYS', 'BEFORE TRUNCATE', 'FOR EACH STATEMENT'),
+    ('insert', false, 'ALWAYS', 'AFTER INSERT',
+     'REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT'),
+    ('update', false, 'ALWAYS', 'AFTER UPDATE',
      'REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT'),
-    ('delete', false, 'AFTER DELETE', 'REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT'),
-    ('row', false, 'AFTER INSERT OR DELETE OR UPDATE', 'FOR EACH ROW WHEN ((current_setting('
-     '''session_replication_role''::text) = ''replica''::text))'),
-    ('bolt', false, 'AFTER DELETE', 'REFERENCING OLD TABLE AS old_rows FOR EACH ROW WHEN (false)'),
-    ('truncate', false, 'BEFORE TRUNCATE', 'FOR EACH STATEMENT')
-  ) AS part(name, by_row, event, rows),
+    ('delete', false, 'ALWAYS', 'AFTER DELETE',
+     'REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT'),
+    ('row', false, 'REPLICA', 'AFTER INSERT OR DELETE OR UPDATE', 'FOR EACH ROW'),
+    ('bolt', false, 'REPLICA', 'AFTER DELETE',
+     'REFERENCING OLD TABLE AS old_rows FOR EACH ROW WHEN (false)'),
+    ('truncate', false, 'ALWAYS', 'BEFORE TRUNCATE', 'FOR EACH STATEMENT')
+  ) AS part(name, by_row, fires, event, rows),
   LATERAL (SELECT concat('stockade_guard_', guard.id, '_', part.name)) AS n(name)
   WHERE part.by_row = guard.by_row AND (guard.by_row OR t.depth = 0)
   ORDER BY t.depth
@@ -314,8 +317,8 @@ CREATE FUNCTION stockade.guard_flaws() RETURNS TABLE(id int4, kind text, problem
   WITH whole AS (
     SELECT g.* FROM stockade.guard g JOIN pg_class c ON c.oid = g.relation),
   wanted AS (
-    SELECT g.id, t.relation, t.relation <> g.relation AS below, t.name, t.sql, tg.oid AS trigger,
-      tg.tgenabled AS enabled
+    SELECT g.id, t.relation, t.relation <> g.relation AS below, t.name, t.sql, t.fires,
+      tg.oid AS trigger, tg.tgenabled AS enabled
     FROM stockade.guard g JOIN pg_class c ON c.oid = g.relation, stockade.guard_triggers(g) t
     LEFT JOIN pg_trigger tg ON tg.tgrelid = t.relation AND tg.tgname = t.name)
   SELECT g.id, 'table gone', format('table %s is gone', g.name) FROM stockade.guard g
@@ -344,9 +347,9 @@ CREATE FUNCTION stockade.guard_flaws() RETURNS TABLE(id int4, kind text, problem
   SELECT id, 'trigger disabled', format('trigger %s of %s is disabled', name, relation)
     FROM wanted WHERE enabled = 'D'
   UNION ALL
-  SELECT id, 'trigger not always', format('trigger %s of %s does not fire under every '
-      'session_replication_role: ALTER TABLE ... ENABLE ALWAYS TRIGGER', name, relation)
-    FROM wanted WHERE enabled IN ('O', 'R')
+  SELECT id, 'trigger not always', format('trigger %s of %s does not fire when it should: '
+      'ALTER TABLE ... ENABLE %s TRIGGER', name, relation, fires)
+    FROM wanted WHERE enabled <> 'D' AND enabled::text <> left(fires, 1)
   UNION ALL
   SELECT id, 'trigger altered', format('trigger %s of %s is not as it was made', name, relation)
     FROM wanted WHERE pg_get_triggerdef(trigger) <> sql
@@ -484,7 +487,7 @@ BEGIN
                   WHERE tgrelid = part.relation AND tgname = part.name) THEN
       EXECUTE part.sql;
     END IF;
-    EXECUTE format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I', part.relation, part.name);
+    EXECUTE format('ALTER TABLE %s ENABLE %s TRIGGER %I', part.relation, part.fires, part.name);
   END LOOP;
   PERFORM stockade.grant_app();
 END
