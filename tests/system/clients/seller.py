@@ -13,7 +13,7 @@ import select
 import signal
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import psycopg2
 import redis
@@ -84,16 +84,14 @@ def main():
     numbers = iter(range(sys.maxsize))
     while not select.select([sys.stdin], [], [], 0)[0]:
         try:
-            link = psycopg2.connect(uri, connect_timeout=5)
-            client = redis.Redis(port=int(chance.choice(ports)), socket_timeout=30)
-            while not select.select([sys.stdin], [], [], 0)[0] and chance.random() > 0.01:
-                work(link, client, numbers)
-            link.close()
-            client.close()
+            with closing(psycopg2.connect(uri, connect_timeout=5)) as link, \
+                    redis.Redis(port=int(chance.choice(ports)), socket_timeout=30) as client:
+                while not select.select([sys.stdin], [], [], 0)[0] and chance.random() > 0.01:
+                    work(link, client, numbers)
         except (psycopg2.OperationalError, psycopg2.InterfaceError, redis.ConnectionError,
                 redis.TimeoutError) as error:
             say("lost", repr(str(error)))
-            time.sleep(0.05)
+            time.sleep(0.2)
         except redis.ResponseError as error:
             if not str(error).startswith(("STORE", "DEADLOCK", "STALE")):
                 raise
