@@ -378,6 +378,7 @@ def leased(client, names):
     return {name: grant[0] for name, grant in zip(names, grants)}
 
 
+@pytest.mark.slow  # some services take ten seconds for it
 def test_10000_resources_are_leased_written_and_given_back(client, key):
     names = [f"{key}/{n}" for n in range(MANY)]
     portions = [names[n:n + PORTION] for n in range(0, MANY, PORTION)]

@@ -144,6 +144,7 @@ def test_who_goes_away_leaves_its_room_to_others(crowded):
     assert len(crowded.client(timeout=30)("GET", "big")) == VALUE_MB * MB
 
 
+@pytest.mark.slow  # ten seconds of a core
 def test_many_small_replies_are_bounded_too(rig):
     """A connection that does not read starts nothing more; nobody is refused for it."""
     daemon = rig.daemon("--max-reply-memory", LIMIT_MB, "--unfenced-writes", "allow",

@@ -78,8 +78,20 @@ class Relay:
                 _reset(client)
                 _reset(server)
                 continue
-            self._start(self._pump, client, server, self.gates["up"])
-            self._start(self._pump, server, client, self.gates["down"])
+            over = []
+            self._start(self._carry, client, server, self.gates["up"], over)
+            self._start(self._carry, server, client, self.gates["down"], over)
+
+    def _carry(self, source, sink, gate, over):
+        """One direction; after the second of a connection its sockets go."""
+        self._pump(source, sink, gate)
+        with self.lock:
+            over.append(gate)
+            self.threads.remove(threading.current_thread())
+            if len(over) == 2:
+                self.sockets -= {source, sink}
+                source.close()
+                sink.close()
 
     def _pump(self, source, sink, gate):
         try:
@@ -168,7 +180,7 @@ class Relay:
         for gate in self.gates.values():
             with gate.changed:
                 gate.changed.notify_all()
-        for thread in self.threads:
+        for thread in list(self.threads):
             thread.join(5)
 
 
