@@ -20,10 +20,6 @@ struct again {
     unsigned seed;
 };
 
-struct neighbour {
-    struct store_op op;
-};
-
 #define NAME "\1neighbour"
 
 static enum stk_error neighbour_run(struct store_op *op, struct store_txn *txn)
@@ -47,21 +43,21 @@ static void neighbour_hints(const struct store_op *op, store_each_hint *each, vo
 
 static void neighbour_done(struct store_op *op)
 {
-    free((struct neighbour *)op);
+    free(op);
 }
 
 static void add_neighbour(struct again *again)
 {
-    struct neighbour *neighbour = mem_zalloc(sizeof *neighbour);
+    struct store_op *op = mem_zalloc(sizeof *op);
 
-    neighbour->op = (struct store_op){.writes = true,
-                                      .brief = true,
-                                      .about = {NAME, sizeof NAME - 1},
-                                      .hints = neighbour_hints,
-                                      .run = neighbour_run,
-                                      .done = neighbour_done};
-    if (store_submit(again->inner, &neighbour->op) != STK_OK)
-        free(neighbour);
+    *op = (struct store_op){.writes = true,
+                            .brief = true,
+                            .about = {NAME, sizeof NAME - 1},
+                            .hints = neighbour_hints,
+                            .run = neighbour_run,
+                            .done = neighbour_done};
+    if (store_submit(again->inner, op) != STK_OK)
+        free(op);
 }
 
 static enum stk_error submit(struct store *store, struct store_op *op)

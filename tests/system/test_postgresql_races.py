@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
@@ -84,25 +85,24 @@ class Crowd:
         except (OSError, Closed):
             pass
 
-    def end(self):
-        """What they printed: (seller, words)."""
+    def said(self):
+        """Ends it. What they printed: the words of each line."""
         for seller in self.sellers:
             seller.stdin.close()
-        try:
-            wait_until(lambda: all(seller.poll() is not None for seller in self.sellers),
-                       "all sellers end", 60)
-        finally:
-            self.ended.set()
-            for thread in self.threads:
-                thread.join()
-            for seller in self.sellers:
-                if seller.poll() is None:
-                    seller.kill()
-                    seller.wait()
+        wait_until(lambda: all(seller.poll() is not None for seller in self.sellers),
+                   "all sellers end", 60)
         assert self.failure is None, self.failure
         for seller, file in zip(self.sellers, self.files):
             assert seller.returncode == 0, file.read_text()[-3000:]
         return [line.split() for file in self.files for line in file.read_text().splitlines()]
+
+    def close(self):
+        self.ended.set()
+        for thread in self.threads:
+            thread.join()
+        for seller in self.sellers:
+            seller.kill()
+            seller.wait()
 
 
 def prepare(daemon, sql):
@@ -132,9 +132,10 @@ def judge(said, sql, longest_s):
 def test_programs_that_are_stopped_sell_no_more_than_there_is(rig, database, tmp_path):
     daemons = [rig.daemon(store=database.uri) for _ in range(2)]
     prepare(daemons[0], database.sql)
-    crowd = Crowd(tmp_path, [database.uri], daemons)
-    threading.Event().wait(SECONDS)
-    judge(crowd.end(), database.sql, IDLE_S + 5)
+    with closing(Crowd(tmp_path, [database.uri], daemons)) as crowd:
+        time.sleep(SECONDS)
+        said = crowd.said()
+    judge(said, database.sql, IDLE_S + 5)
 
 
 def test_the_same_while_primaries_fail_over(rig, tmp_path):
@@ -147,14 +148,15 @@ def test_the_same_while_primaries_fail_over(rig, tmp_path):
         return group.sql(text, *values, database=name, user="shop")
 
     prepare(daemons[0], sql)
-    crowd = Crowd(tmp_path, [door.uri(name, target_session_attrs="read-write")
-                             for door in doors[2:]], daemons)
-    ends, failovers = time.monotonic() + SECONDS, 0
-    while time.monotonic() < ends or failovers < 2:
-        threading.Event().wait(2)
-        group.fail_over()
-        failovers += 1
-        threading.Event().wait(3)
-        group.rejoin()
+    uris = [door.uri(name, target_session_attrs="read-write") for door in doors[2:]]
+    with closing(Crowd(tmp_path, uris, daemons)) as crowd:
+        ends, failovers = time.monotonic() + SECONDS, 0
+        while time.monotonic() < ends or failovers < 2:
+            time.sleep(2)
+            group.fail_over()
+            failovers += 1
+            time.sleep(3)
+            group.rejoin()
+        said = crowd.said()
     print(f"{failovers} failovers")
-    judge(crowd.end(), sql, 2 * IDLE_S + 15)
+    judge(said, sql, 2 * IDLE_S + 15)

@@ -347,7 +347,7 @@ CREATE FUNCTION stockade.guard_flaws() RETURNS TABLE(id int4, kind text, problem
   SELECT id, 'trigger disabled', format('trigger %s of %s is disabled', name, relation)
     FROM wanted WHERE enabled = 'D'
   UNION ALL
-  SELECT id, 'trigger not always', format('trigger %s of %s does not fire when it should: '
+  SELECT id, 'trigger not always', format('trigger %s of %s does not fire just when it should: '
       'ALTER TABLE ... ENABLE %s TRIGGER', name, relation, fires)
     FROM wanted WHERE enabled <> 'D' AND enabled::text <> left(fires, 1)
   UNION ALL

@@ -37,9 +37,11 @@ def say(*words):
 @contextmanager
 def waiting(what):
     begun = time.monotonic()
-    yield
-    if time.monotonic() - begun > LONG_S:
-        say("wait", what, f"{time.monotonic() - begun:.1f}")
+    try:
+        yield
+    finally:  # also a wait in vain is one
+        if time.monotonic() - begun > LONG_S:
+            say("wait", what, f"{time.monotonic() - begun:.1f}")
 
 
 def may_stop(where):
