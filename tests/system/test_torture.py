@@ -9,11 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.limits import within
+from harness.limits import wait_until, within
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from torture import history, invariants, linearize, model, timeline  # noqa: E402
+from torture.client import Caller, Lost  # noqa: E402
 
 pytestmark = pytest.mark.interpreted
 
@@ -367,3 +368,27 @@ def test_what_clients_wrote_down_is_merged_and_read_back(tmp_path):
     history.write(tmp_path / "all", ops, [(ops[0].call, "FLUSHALL")])
     again, faults = history.read(tmp_path / "all")
     assert again == ops and faults == [(ops[0].call, "FLUSHALL")]
+
+
+class AlwaysHangsUp:
+    def random(self):
+        return 0.0
+
+    def choice(self, _):
+        return 0.0
+
+
+def test_a_lease_that_an_unheard_repeat_tied_to_its_connection_ends_with_it(tmp_path, local, key):
+    """An owner enters again with EPHEMERAL and hangs up: its token ends, and no newer one does."""
+    paths = [tmp_path / name for name in ("a", "b")]
+    first, again = (Caller(path.name, path, [{"address": local.address, "store": ""}])
+                    for path in paths)
+    token = first.acquire(0, key, 60000, owner="slot")
+    again.chance = AlwaysHangsUp()
+    with pytest.raises(Lost):
+        again.acquire(0, key, 60000, owner="slot", ephemeral=True)
+    wait_until(lambda: first.put(0, key, token, "late")[1] == "STALE", "the lease ends")
+    assert first.acquire(0, key, 1000, owner="slot", ephemeral=True) == token + 1
+    first.drop(0)
+    found = linearize.check(history.merge(paths), model.initial())
+    assert found.ok, linearize.explain(found)

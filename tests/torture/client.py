@@ -120,8 +120,16 @@ class Caller:
         words += ["EPHEMERAL"] if ephemeral else []
         # Whoever repeats an id is who asked first.
         who = owner or (request and "id " + request)
+        tied = None
+        if ephemeral and owner:
+            # A lease that its owner holds already ends with this connection from now on, also
+            # where no reply tells which token that is.
+            self.connect(at)
+            tied = self.recorder.call(f"d{at}", self.resource(at, key), "revoke")
         token = self.do(at, key, "acquire", words, lambda reply: reply and reply[0],
                         wait_ms / 1000, owner=who, wait=wait_ms)[0]
+        if tied is not None:
+            self.recorder.done(tied, error="ABORTED the reply is known")
         if ephemeral and token is not None:
             # From now on the connection may break, and the daemon notice it, at any time.
             self.recorder.call(f"d{at}", self.resource(at, key), "release", token=token)
