@@ -36,6 +36,7 @@ from harness.limits import BUILD, REPO, environment, patience, wait_until
 from harness.programs import NODE, link_node_modules
 
 PACKAGES = REPO / "proxy/client"
+JDBC = "/usr/share/java/postgresql.jar"
 OPENING = re.compile(r"^( *)```([\w+-]*)\s*$")
 COMMENT = re.compile(r"^<!-- (test|not run): (.*?) -->$")
 PROMPTS = ("$ ", "127.0.0.1:7379> ")
@@ -197,7 +198,7 @@ def run_java(place, block):
     (place.folder / f"{name}.java").write_text(block.text)
     expect_success(place, ["javac", "-sourcepath", f".:{PACKAGES / 'java'}", "-d", "classes",
                            f"{name}.java"])
-    expect_success(place, ["java", "-cp", "classes", name])
+    expect_success(place, ["java", "-cp", f"classes:{JDBC}", name])
 
 
 def dialogue(text):
