@@ -58,9 +58,11 @@ def test_with_default_options_the_locks_oversell_and_stockade_does_not(tool):
 
 
 @pytest.mark.parametrize("contender, title", [
-    ("redis-lock", "Redis lock"), ("watchdog", "Redis lock, watchdog"), ("stockade", "Stockade"),
-    ("library", "Stockade, no daemon"), ("redis-py", "redis-py's Lock"),
-    ("redis-py-stockade", "redis-py, Stockade")])
+    ("redis-lock", "Redis lock"), ("stockade", "Stockade"),
+    ("redis-py-stockade", "redis-py, Stockade"),
+    pytest.param("watchdog", "Redis lock, watchdog", marks=pytest.mark.slow),
+    pytest.param("library", "Stockade, no daemon", marks=pytest.mark.slow),
+    pytest.param("redis-py", "redis-py's Lock", marks=pytest.mark.slow)])
 def test_each_stop_happens_however_short_the_time_between_read_and_write(tool, contender, title):
     shown = tool.output("demo", "oversell", "--contender", contender, "--stock", 20,
                         "--stops", 20, "--work", 0, "--ttl", 50)
@@ -101,6 +103,7 @@ def test_in_20_runs_of_20_redis_oversells_and_stockade_does_not(tool, run):
     expect_whole_baskets(rows["Stockade"])
 
 
+@pytest.mark.slow
 def test_stops_alone_and_lost_replies_alone_are_told_apart(tool):
     shown = tool.output("demo", "basket", "--losses", 0)
     redis = baskets(shown)["Redis locks"]

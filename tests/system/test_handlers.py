@@ -142,6 +142,7 @@ class Street:
             self.callers.audit(shop, self.opening)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SERVERS)
 def test_40_callers_buy_what_there_is_whatever_stands_still(rig, kind):
     street = Street(rig, [kind] * 2, PIECES)

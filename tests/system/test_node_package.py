@@ -77,6 +77,7 @@ SETTINGS = {"compilerOptions": {
     "files": ["program.mts"]}
 
 
+@pytest.mark.slow
 def test_tsc_takes_what_is_right_refuses_what_is_not_and_await_using_gives_back(rig):
     daemon = rig.daemon()
     link_node_modules(rig.folder)

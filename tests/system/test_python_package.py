@@ -716,6 +716,7 @@ def test_types_hold_with_mypy_strict(tmp_path):
         'Revealed type is "builtins.int"'], done.stdout
 
 
+@pytest.mark.slow
 def test_pip_installs_it_without_a_network(tmp_path):
     source, target = tmp_path / "source", tmp_path / "target"
     shutil.copytree(FOLDER, source, ignore=shutil.ignore_patterns("build", "*.egg-info"))

@@ -69,9 +69,10 @@ def fill(daemon):
     raise AssertionError(f"there is still room for {room} bytes")
 
 
-@pytest.mark.parametrize("command", ["GET big", "HGETALL hash", "HVALS hash", "MGET big",
-                                     "HMGET hash " + " ".join(f"f{i}" for i in range(16)),
-                                     "GETRANGE big 0 -1"])
+@pytest.mark.parametrize("command", [
+    "GET big", "HGETALL hash", "HMGET hash " + " ".join(f"f{i}" for i in range(16)),
+    *(pytest.param(command, marks=pytest.mark.slow)
+      for command in ("HVALS hash", "MGET big", "GETRANGE big 0 -1"))])
 def test_unread_replies_take_no_more_than_the_limit(crowded, command):
     if sanitized():
         pytest.skip("sanitized builds are larger")

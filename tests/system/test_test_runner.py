@@ -130,6 +130,7 @@ def test_a_stall_excuses_no_memory_error_and_no_crash(tmp_path, fault, said):
     assert status == 1 and said in output and "FAILED " in output, output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("programs, system_tests, fails", [(1, 4, False), (2, 4, True)])
 def test_five_repeats_in_a_run_are_excused_and_six_fail_it(tmp_path, programs, system_tests, fails):
     status, output = check(tmp_path, LATE, programs, system_tests)

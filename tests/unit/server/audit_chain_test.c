@@ -9,7 +9,7 @@
 #include "fence/base/mem.h"
 #include "proxy/server/audit/judge.h"
 
-enum { LINES = 100000, CHANGES = 50 };
+enum { LINES = 100000, CHANGES = 10 };
 
 /* A chain as one file would have it. */
 struct chain {
