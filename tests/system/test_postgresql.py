@@ -120,9 +120,49 @@ def test_large_values_are_loaded_where_they_are_asked_for(rig, uri):
     assert client("GET", "sku:1") == b"0"
 
 
-def test_a_commit_that_is_made_anew_overtakes_nothing(rig, database, uri):
+def writers_waiting_for_us(user):
+    return ask(user, "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
+                     " AND application_name LIKE 'stockade writer%%'")[0][0]
+
+
+def test_a_commit_that_is_made_anew_is_overtaken_by_nothing(rig, database):
     """While one connection commits the other one runs what comes next. Where that commit has to
-    be made again, what comes next does, too."""
+    be made again, what comes next does, too, behind what finds its row locked by now."""
+    relay = rig.relay(("127.0.0.1", database.server.port))
+    daemon = rig.daemon(store=database.uri_at(relay.address))
+    first, second = daemon.client(), daemon.client()
+    user, watch = database.connect(), database.connect()
+    user.autocommit = False
+    tokens = {name: first.token(name) for name in ("a", "b")}
+    relay.hold("up", b"\0LOCK\0")
+    first.send_all([("FENCED", tokens[name], "INCRBY", name, 1) for name in ("a", "b")])
+    wait_until(lambda: relay.kept("up"), "the first batch is to lock its rows", 10)
+    second.send("FENCED", tokens["a"], "INCRBY", "a", 1)
+    assert daemon.client()("PING") == "PONG", "the next batch has something"
+    relay.hold("up", b"\0MARK\0")
+    wait_until(lambda: writers_waiting_for_us(watch) == 2, "the first is to commit, the next ran")
+    locker = threading.Thread(target=ask, args=(
+        user, "SELECT FROM stockade.resource WHERE name = 'a' FOR UPDATE"))
+    locker.start()
+    wait_until(lambda: ask(watch, "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
+                                  " AND wait_event_type = 'Lock'", user.info.backend_pid),
+               "a user waits for the row")
+    relay.refuse()
+    relay.cut()
+    locker.join(10)
+    before = relay.kept("up")
+    relay.accept()
+    wait_until(lambda: relay.kept("up") > before, "it is made again without the locked row", 20)
+    user.rollback()
+    relay.let("up")
+    assert [first.read(timeout=patience(20)) for _ in range(2)] == [1, 1]
+    assert second.read(timeout=patience(20)) == 2
+    user.close()
+    watch.close()
+
+
+@pytest.mark.slow
+def test_connections_that_are_ended_under_load_lose_and_double_nothing(rig, database, uri):
     client, user = rig.daemon(store=uri).client(), database.connect()
     names = [f"sku:{i}" for i in range(20)]
     tokens = {name: client.token(name, 600000) for name in names}
