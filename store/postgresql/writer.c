@@ -216,11 +216,18 @@ static void hand_on(struct pg_writer *writer, struct pg_lane *lane)
     *batch = (struct pg_batch){.count = 0};
 }
 
-static void send_commit(struct pg_lane *lane)
+/* Sends the commit of what does not have to wait. False: nothing is left to be committed. */
+static bool send_commit(struct pg_writer *writer, struct pg_lane *lane)
 {
+    keep_waiting(writer, lane);
+    if (lane->batch.count == 0) {
+        pg_roll_back(&lane->reach.txn);
+        return false;
+    }
     lane->commit_us = clock_now_us(&clock_monotonic);
     pg_commit_send(&lane->reach.txn);
     lane->commits = true;
+    return true;
 }
 
 /* PG_COMMITTED: each has its fate. PG_NOT, PG_AGAIN: none has, and reach.why says why. */
@@ -259,11 +266,8 @@ static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended en
     for (int tries = 1; ended == PG_AGAIN && tries < TRIES; tries++) {
         writer->reruns++;
         ended = run(writer, lane);
-        if (ended != PG_COMMITTED)
-            continue;
-        keep_waiting(writer, lane);
-        send_commit(lane);
-        ended = take_commit(writer, lane);
+        if (ended == PG_COMMITTED && send_commit(writer, lane))
+            ended = take_commit(writer, lane);
     }
     if (ended != PG_COMMITTED) {
         reach_failed(&lane->reach);
@@ -348,14 +352,9 @@ static void work_off(struct pg_writer *writer, struct pg_lane *lane, struct pg_l
         end(writer, lane, ended);
         return;
     }
-    keep_waiting(writer, lane);
-    if (lane->batch.count == 0) {
-        pg_roll_back(&lane->reach.txn);
+    if (!send_commit(writer, lane))
         hand_on(writer, lane);
-        return;
-    }
-    send_commit(lane);
-    if (has_apart(&lane->batch)) /* what follows on their resources has to find them apart */
+    else if (has_apart(&lane->batch)) /* what follows on their resources has to find them apart */
         end(writer, lane, take_commit(writer, lane));
 }
 

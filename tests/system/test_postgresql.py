@@ -120,9 +120,26 @@ def test_large_values_are_loaded_where_they_are_asked_for(rig, uri):
     assert client("GET", "sku:1") == b"0"
 
 
-def writers_waiting_for_us(user):
-    return ask(user, "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction'"
-                     " AND application_name LIKE 'stockade writer%%'")[0][0]
+def writers(user, what):
+    """How many of the two connections that write are like this."""
+    return ask(user, "SELECT count(*) FROM pg_stat_activity WHERE"
+                     f" application_name LIKE 'stockade writer%%' AND {what}")[0][0]
+
+
+@contextlib.contextmanager
+def waiting_for_row(database, watch, name):
+    """A user who waits for a row, and gets it within the block; it is let go with its connection,
+    or by rollback()."""
+    with contextlib.closing(database.connect()) as user:
+        user.autocommit = False
+        locker = threading.Thread(target=ask, args=(
+            user, "SELECT FROM stockade.resource WHERE name = %s FOR UPDATE", name))
+        locker.start()
+        wait_until(lambda: ask(watch, "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
+                                      " AND wait_event_type = 'Lock'", user.info.backend_pid),
+                   "a user waits for the row")
+        yield user, locker
+        locker.join(10)
 
 
 def test_a_commit_that_is_made_anew_is_overtaken_by_nothing(rig, database):
@@ -130,9 +147,7 @@ def test_a_commit_that_is_made_anew_is_overtaken_by_nothing(rig, database):
     be made again, what comes next does, too, behind what finds its row locked by now."""
     relay = rig.relay(("127.0.0.1", database.server.port))
     daemon = rig.daemon(store=database.uri_at(relay.address))
-    first, second = daemon.client(), daemon.client()
-    user, watch = database.connect(), database.connect()
-    user.autocommit = False
+    first, second, watch = daemon.client(), daemon.client(), database.connect()
     tokens = {name: first.token(name) for name in ("a", "b")}
     relay.hold("up", b"\0LOCK\0")
     first.send_all([("FENCED", tokens[name], "INCRBY", name, 1) for name in ("a", "b")])
@@ -140,24 +155,44 @@ def test_a_commit_that_is_made_anew_is_overtaken_by_nothing(rig, database):
     second.send("FENCED", tokens["a"], "INCRBY", "a", 1)
     assert daemon.client()("PING") == "PONG", "the next batch has something"
     relay.hold("up", b"\0MARK\0")
-    wait_until(lambda: writers_waiting_for_us(watch) == 2, "the first is to commit, the next ran")
-    locker = threading.Thread(target=ask, args=(
-        user, "SELECT FROM stockade.resource WHERE name = 'a' FOR UPDATE"))
-    locker.start()
-    wait_until(lambda: ask(watch, "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
-                                  " AND wait_event_type = 'Lock'", user.info.backend_pid),
-               "a user waits for the row")
-    relay.refuse()
-    relay.cut()
-    locker.join(10)
-    before = relay.kept("up")
-    relay.accept()
-    wait_until(lambda: relay.kept("up") > before, "it is made again without the locked row", 20)
-    user.rollback()
-    relay.let("up")
-    assert [first.read(timeout=patience(20)) for _ in range(2)] == [1, 1]
-    assert second.read(timeout=patience(20)) == 2
-    user.close()
+    wait_until(lambda: writers(watch, "state = 'idle in transaction'") == 2,
+               "the first is to commit, the next ran")
+    with waiting_for_row(database, watch, b"a") as (user, locker):
+        relay.refuse()
+        relay.cut()
+        locker.join(10)
+        before = relay.kept("up")
+        relay.accept()
+        wait_until(lambda: relay.kept("up") > before, "it is made again without the locked row", 20)
+        user.rollback()
+        relay.let("up")
+        assert [first.read(timeout=patience(20)) for _ in range(2)] == [1, 1]
+        assert second.read(timeout=patience(20)) == 2
+    watch.close()
+
+
+def test_a_batch_of_which_all_waits_when_it_is_made_anew_is_over(rig, database):
+    """Then a connection that breaks is no reason to commit it again either."""
+    relay = rig.relay(("127.0.0.1", database.server.port))
+    daemon = rig.daemon(store=database.uri_at(relay.address))
+    client, watch = daemon.client(), database.connect()
+    token = client.token("a")
+    relay.hold("up", b"\0MARK\0")
+    client.send("FENCED", token, "INCRBY", "a", 1)
+    wait_until(lambda: relay.kept("up"), "the commit is held", 10)
+    with waiting_for_row(database, watch, b"a") as (user, locker):
+        relay.refuse()
+        relay.cut()
+        locker.join(10)
+        before = relay.kept("up")
+        relay.hold("up", b"\0BARRIER\0")
+        relay.accept()
+        wait_until(lambda: relay.kept("up") > before or writers(watch, "query = 'ROLLBACK'"),
+                   "it is given up, or to be committed", 20)
+        relay.cut()
+        relay.let("up")
+        user.rollback()
+        assert client.read(timeout=patience(20)) == 1
     watch.close()
 
 
