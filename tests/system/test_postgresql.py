@@ -128,8 +128,8 @@ def writers(user, what):
 
 @contextlib.contextmanager
 def waiting_for_row(database, watch, name):
-    """A user who waits for a row, and gets it within the block; it is let go with its connection,
-    or by rollback()."""
+    """A user's connection that waits for a row, and the thread that ends once it has it. rollback()
+    lets the row go, as does the end of the block."""
     with contextlib.closing(database.connect()) as user:
         user.autocommit = False
         locker = threading.Thread(target=ask, args=(
@@ -172,7 +172,8 @@ def test_a_commit_that_is_made_anew_is_overtaken_by_nothing(rig, database):
 
 
 def test_a_batch_of_which_all_waits_when_it_is_made_anew_is_over(rig, database):
-    """Then a connection that breaks is no reason to commit it again either."""
+    """Its row is locked by then, so there is nothing to commit: a connection that breaks once more
+    ends neither the daemon nor the wait."""
     relay = rig.relay(("127.0.0.1", database.server.port))
     daemon = rig.daemon(store=database.uri_at(relay.address))
     client, watch = daemon.client(), database.connect()
