@@ -23,6 +23,7 @@
  * - Where the store is the only memory of leases (local:), the head of the line needs no question
  *   when the lease is released here: it inherits it, in the transaction that retires the old token.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "fence/base/check.h"
@@ -561,9 +562,16 @@ static void record_grant(struct acquire *acquire)
 
 /* Step 4: the client's, if there is somebody and something left. */
 
+/* Memory of its own: it is rare, and every acquire would have to carry it. */
+struct giving_back {
+    struct release release;
+    struct acquire *acquire;
+};
+
 static void on_given_back(struct release *release)
 {
-    struct acquire *acquire = list_entry(release, struct acquire, release);
+    struct giving_back *back = list_entry(release, struct giving_back, release);
+    struct acquire *acquire = back->acquire;
 
     acquire->engine->counters.leases_given_back++;
     if (release->ended) { /* else it was entered again, and goes on */
@@ -580,6 +588,7 @@ static void on_given_back(struct release *release)
                              .reason = bytes_of(history_end_name(HISTORY_GIVEN_BACK)),
                          });
     }
+    free(back);
     if (is_unwanted(acquire))
         end_unwanted(acquire);
     else if (has_time(acquire))
@@ -593,9 +602,11 @@ static void on_given_back(struct release *release)
  * basket there is no repeat yet.) */
 static void give_back(struct acquire *acquire)
 {
-    struct release *release = &acquire->release;
+    struct giving_back *back = mem_zalloc(sizeof *back);
+    struct release *release = &back->release;
     bool has_repeats = acquire->options.id.len > 0 && !acquire->of_basket;
 
+    back->acquire = acquire;
     *release = (struct release){
         .engine = acquire->engine,
         .kind = RELEASE_HOLD,

@@ -333,7 +333,6 @@ struct acquire {
     unsigned rounds; /* grants minted again */
     struct store_op op;
     struct lease_call call;
-    struct release release;
 };
 
 void acquire_start(struct acquire *acquire);
