@@ -341,6 +341,20 @@ def test_what_comes_behind_auth_in_a_pipeline_is_the_new_users(rig):
         client.refused("WRONGPASS", "AUTH", "low", wrong)
 
 
+def test_what_comes_behind_a_slow_auth_is_parsed_as_the_new_users(rig):
+    """Then its IDs are that user's own, and it may be as large as a user's request."""
+    crypted = subprocess.run(["openssl", "passwd", "-6", "pw"], capture_output=True, text=True,
+                             check=True, timeout=patience(20)).stdout.strip()
+    daemon = with_users(rig, ROOT, *(f"user {name} on crypt:{crypted} ~* +@all" for name in "ab"))
+    add = ("FENCED", login(daemon, "root").token("k"), "ID", "i", "INCR", "k")
+    a, b = daemon.client(), daemon.client()
+    a.send_bytes(encode("AUTH", "a", "pw") + encode(*add))
+    assert [a.read(), a.read()] == ["OK", 1]
+    assert a(*add) == 1 # a repeat counts once
+    b.send_bytes(encode("AUTH", "b", "pw") + encode("ECHO", "x" * 50000) + encode("PING"))
+    assert b.read() == "OK" and len(b.read()) == 50000 and b.read() == "PONG"
+
+
 def test_a_user_without_passwords_comes_by_certificate_only(rig, certs):
     """Where certificates are optional, who shows none must not come in as that user."""
     cert = certs.server()

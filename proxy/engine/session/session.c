@@ -256,7 +256,9 @@ bool session_input_ended(struct session *session)
 static bool start_next(struct session *session);
 static size_t parse(struct session *session, const char *data, size_t len);
 
-/* Parse and start as much as order and bounds allow. Return how many of `len` bytes it used. */
+/* Parse and start as much as order and bounds allow. Return how many of `len` bytes it used. While
+ * a password is checked nothing is parsed: limits, IDs and protocol are those of who has logged in.
+ */
 static size_t advance(struct session *session, const char *data, size_t len)
 {
     size_t at = 0;
@@ -265,7 +267,8 @@ static size_t advance(struct session *session, const char *data, size_t len)
         if (session->next != NULL) {
             if (!start_next(session))
                 return at;
-        } else if (at == len || session->pending_count >= SESSION_REQUESTS_MAX) {
+        } else if (at == len || session->logging_in ||
+                   session->pending_count >= SESSION_REQUESTS_MAX) {
             return at;
         } else {
             at += parse(session, data + at, len - at);
@@ -411,7 +414,7 @@ static size_t parse(struct session *session, const char *data, size_t len)
 /* May the parsed request start now, or must what is under way finish first? */
 static bool may_start(const struct session *session, const struct request *request)
 {
-    if (session->logging_in || session->pending_count >= SESSION_REQUESTS_MAX ||
+    if (session->pending_count >= SESSION_REQUESTS_MAX ||
         session->pending_bytes >= SESSION_REQUEST_BYTES_MAX ||
         session->out.len + session->unsent >= SESSION_OUTPUT_MAX)
         return false;

@@ -31,7 +31,7 @@ struct session {
     bool counted;                  /* among the account's connections */
     bool crowded;                  /* and that is one too many */
     bool logged_in;                /* by a password, or a certificate that names a user */
-    bool logging_in;               /* its password is being checked: nothing starts before that */
+    bool logging_in;               /* its password is being checked: nothing is parsed meanwhile */
     int64_t opened_ms, active_ms;
     const char *last_command; /* its name, or with its subcommand: "client|list"; NULL: none yet */
     bool trusted, resp3;
