@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Users, and what they may. What a user may run is a set of bits: one for each row of the table of
- * commands, then one for each subcommand. */
+/* The users, and what each may do. The commands that a user may run are a set of bits: one for each
+ * row of the table of commands, then one for each subcommand. */
 #include "proxy/engine/acl/acl.h"
 
 #include <stdatomic.h>
@@ -16,7 +16,7 @@ struct acl {
     bool has_file;
     const struct command *commands;
     size_t commands_count;
-    struct acl_user **users; /* owned; sorted by name, once sealed */
+    struct acl_user **users; /* owned; sorted by name */
     size_t count;
     struct acl_user *stranger; /* without a file: the newcomer from another machine; or NULL */
 };
@@ -53,13 +53,31 @@ static void user_free(struct acl_user *user)
     free(user);
 }
 
+/* Find where the user of this name is, or would be. */
+static size_t place_of(const struct acl *acl, struct bytes name)
+{
+    size_t low = 0, high = acl->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (bytes_compare(bytes_of(acl->users[middle]->name), name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 struct acl_user *acl_add(struct acl *acl, struct bytes name)
 {
-    for (size_t i = 0; i < acl->count; i++)
-        if (bytes_equal(bytes_of(acl->users[i]->name), name))
-            return NULL;
+    size_t at = place_of(acl, name);
+
+    if (acl_find(acl, name) != NULL)
+        return NULL;
     acl->users = mem_realloc(acl->users, (acl->count + 1) * sizeof(struct acl_user *));
-    return acl->users[acl->count++] = user_new(acl, name);
+    memmove(acl->users + at + 1, acl->users + at, (acl->count - at) * sizeof(struct acl_user *));
+    acl->count++;
+    return acl->users[at] = user_new(acl, name);
 }
 
 void acl_add_pattern(struct acl_pattern **all, size_t *count, unsigned needs, struct bytes text)
@@ -107,12 +125,14 @@ void acl_each_right(const struct acl_user *user,
                                  const struct subcommand *subcommand),
                     void *context)
 {
+    size_t next = user->all_count; /* as bit_of_sub counts */
+
     for (size_t i = 0; i < user->all_count; i++) {
         const struct command *command = &user->all_commands[i];
         each(context, i, command->category, command, NULL);
         for (const struct subcommand *sub = command->subcommands; sub != NULL && sub->name != NULL;
              sub++)
-            each(context, bit_of_sub(user, command, sub), sub->category, command, sub);
+            each(context, next++, sub->category, command, sub);
     }
 }
 
@@ -133,8 +153,8 @@ bool acl_may_run_name(const struct acl_user *user, const char *name)
     return false;
 }
 
-/* One right of each kind is enough to be told apart from a user who may do nothing. */
-static bool may_anything(const struct acl_user *user)
+/* May it run any command at all? */
+static bool may_run_any(const struct acl_user *user)
 {
     for (size_t i = 0; i < ACL_WORDS; i++)
         if (user->commands[i] != 0)
@@ -150,7 +170,7 @@ bool acl_may_touch_all(const struct acl_user *user, unsigned needs)
     return needs == 0 || user->all_keys;
 }
 
-/* Each need may come from another pattern. */
+/* One pattern may allow the reading and another one the writing. */
 bool acl_may_touch(const struct acl_user *user, struct bytes name, unsigned needs)
 {
     if (user->all_keys)
@@ -162,7 +182,8 @@ bool acl_may_touch(const struct acl_user *user, struct bytes name, unsigned need
     return needs == 0;
 }
 
-/* What a pattern matches is not known before: it has to be one of those allowed, word by word. */
+/* Which channels a pattern will match cannot be known, so only the very patterns that were allowed
+ * are. */
 bool acl_may_hear(const struct acl_user *user, struct bytes channel, bool is_pattern)
 {
     if (user->all_channels)
@@ -180,8 +201,9 @@ struct seal {
     bool all, admin;
 };
 
-static void see_bit(void *context, size_t bit, enum command_category category,
-                    const struct command *command, const struct subcommand *subcommand)
+/* Note where the user lacks a right. */
+static void seal_right(void *context, size_t bit, enum command_category category,
+                       const struct command *command, const struct subcommand *subcommand)
 {
     struct seal *seal = context;
 
@@ -190,18 +212,12 @@ static void see_bit(void *context, size_t bit, enum command_category category,
     seal->admin &= category != CATEGORY_ADMIN || acl_has(seal->user, bit);
 }
 
-static int compare_users(const void *left, const void *right)
-{
-    const struct acl_user *const *a = left, *const *b = right;
-    return strcmp((*a)->name, (*b)->name);
-}
-
 void acl_seal(struct acl *acl)
 {
     for (size_t i = 0; i < acl->count; i++) {
         struct acl_user *user = acl->users[i];
         struct seal seal = {user, true, true};
-        acl_each_right(user, see_bit, &seal);
+        acl_each_right(user, seal_right, &seal);
         user->all_keys = acl_may_touch_all(user, ACL_READS | ACL_WRITES);
         user->all_channels = false;
         for (size_t j = 0; j < user->channels_count; j++)
@@ -209,8 +225,6 @@ void acl_seal(struct acl *acl)
         user->admin = seal.admin;
         user->all = seal.all && user->all_keys && user->all_channels;
     }
-    if (acl->count > 0)
-        qsort(acl->users, acl->count, sizeof(struct acl_user *), compare_users);
 }
 
 static void allow(void *context, size_t bit, enum command_category category,
@@ -223,7 +237,7 @@ static void allow(void *context, size_t bit, enum command_category category,
         user->commands[bit / 64] |= UINT64_C(1) << bit % 64;
 }
 
-/* What they look at was always open to all where there are no users. */
+/* They only show something, which without a file of users everybody may see. */
 static bool is_harmless(const char *name)
 {
     return strcmp(name, "guard|list") == 0 || strcmp(name, "client|list") == 0;
@@ -297,19 +311,10 @@ const struct acl_user *acl_at(const struct acl *acl, size_t i)
 
 const struct acl_user *acl_find(const struct acl *acl, struct bytes name)
 {
-    size_t low = 0, high = acl->count;
+    size_t at = place_of(acl, name);
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = bytes_compare(name, bytes_of(acl->users[middle]->name));
-        if (order == 0)
-            return acl->users[middle];
-        if (order < 0)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return NULL;
+    return at < acl->count && bytes_equal(bytes_of(acl->users[at]->name), name) ? acl->users[at]
+                                                                                : NULL;
 }
 
 const struct acl_user *acl_newcomer(const struct acl *acl, bool trusted)
@@ -324,7 +329,7 @@ const struct acl_user *acl_newcomer(const struct acl *acl, bool trusted)
 const struct acl_user *acl_open_user(const struct acl *acl)
 {
     for (size_t i = 0; i < acl->count; i++)
-        if (acl->users[i]->on && acl->users[i]->nopass && may_anything(acl->users[i]))
+        if (acl->users[i]->on && acl->users[i]->nopass && may_run_any(acl->users[i]))
             return acl->users[i];
     return NULL;
 }

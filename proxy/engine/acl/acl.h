@@ -3,12 +3,12 @@
  *
  *   user till on #<sha256 of its password> ~sku:* &stockade:events:sku:* +@read +@write +@lease
  *
- *   parse.c      words ─▶ users      password.c   is this the password?
- *   show.c       users ─▶ words      rights here: may this user run, touch, hear that?
+ *   parse.c   words ─▶ users      password.c, trial.c   is this the password?
+ *   show.c    users ─▶ words      acl.c                 may this user run, touch or hear that?
  *
- * An acl is made once and does not change, so that the store's threads may ask it, too; who asks
- * keeps it. (Only a password that was found right leaves a note, on the loop's thread.) Nothing
- * here does I/O. */
+ * An acl is made once and does not change, so the store's threads may ask it, too, as long as they
+ * keep it (acl_keep). Only passwords change, on the loop's thread: one that was right is
+ * remembered. Nothing here does I/O. */
 #ifndef STOCKADE_ENGINE_ACL_H
 #define STOCKADE_ENGINE_ACL_H
 
@@ -41,10 +41,10 @@ struct acl_user {
     bool on;
     bool admin;                         /* may do all that @admin is about */
     bool nopass;                        /* any password will do */
-    bool all;                           /* may do everything: nothing has to be looked at */
-    const struct command *all_commands; /* that there are */
+    bool all;                           /* may do everything: no right has to be checked */
+    const struct command *all_commands; /* the table of commands */
     size_t all_count;
-    uint64_t commands[ACL_WORDS]; /* those it may run: see acl.c */
+    uint64_t commands[ACL_WORDS]; /* which of them it may run: a set of bits, see acl.c */
     bool all_keys, all_channels;
     struct acl_pattern *keys, *channels; /* owned */
     size_t keys_count, channels_count;
@@ -54,15 +54,15 @@ struct acl_user {
 
 struct acl;
 
-/* Read a file of users; `all` are the commands that there are, and outlive the acl. NULL: `why`
- * says what is wrong, and in which line. With a file there is no user `default` unless it names
- * one. The caller owns the acl (acl_drop). */
+/* Read a file of users; `all` is the table of commands, which outlives the acl. NULL: `why` says
+ * what is wrong, and in which line. There is no user `default` unless the file names one. The
+ * caller owns the acl (acl_drop). */
 struct acl *acl_parse(struct bytes text, const struct command *all, size_t count,
                       char why[ACL_WHY_SIZE]);
-/* What holds without a file: one user, `default`, who may do everything; with a password, or with
- * none. Who comes from another machine and needs no password is no administrator. */
+/* Make the acl for a daemon without a file: one user, `default`, who may do everything. `password`
+ * NULL: it needs none, and is no administrator where it comes from another machine. */
 struct acl *acl_without_file(const char *password, const struct command *all, size_t count);
-/* Both may be called on any thread. acl_drop frees it with the last one. */
+/* Add a keeper, or drop one; the last one to drop it frees it. On any thread. */
 struct acl *acl_keep(struct acl *acl);
 void acl_drop(struct acl *acl);
 
@@ -72,12 +72,12 @@ bool acl_has_file(const struct acl *acl);
 const struct acl_user *acl_find(const struct acl *acl, struct bytes name);
 /* In order of their names; NULL: that was the last one. */
 const struct acl_user *acl_at(const struct acl *acl, size_t i);
-/* Who is on a connection that has not logged in; NULL: nobody. `trusted`: it came from this
- * machine. */
+/* Return the user on a connection that has not logged in; NULL: it has to. `trusted`: it came from
+ * this machine. */
 const struct acl_user *acl_newcomer(const struct acl *acl, bool trusted);
-/* Is the password of `default` the same in both, or is there none? */
+/* Has `default` the same SHA-256 passwords in both, or needs none in both? */
 bool acl_same_default(const struct acl *a, const struct acl *b);
-/* The first user who may do something and whom anybody can be without a password; NULL: nobody. */
+/* Return a user who needs no password and may run something; NULL: there is none. */
 const struct acl_user *acl_open_user(const struct acl *acl);
 
 /* Rights. `subcommand` is NULL where the command has none. */
@@ -85,15 +85,15 @@ bool acl_may_run(const struct acl_user *user, const struct command *command,
                  const struct subcommand *subcommand);
 bool acl_may_run_name(const struct acl_user *user, const char *command);
 bool acl_may_touch(const struct acl_user *user, struct bytes name, unsigned needs);
-/* May it hear this channel; or, where it is a pattern, all channels that match it? */
+/* May it listen to this channel, or to this pattern of channels? */
 bool acl_may_hear(const struct acl_user *user, struct bytes channel, bool is_pattern);
-/* May it use all names so? */
+/* May it do so with every name? */
 bool acl_may_touch_all(const struct acl_user *user, unsigned needs);
 
 /* Categories by name; CATEGORY_NONE: there is none of that name. */
 enum command_category acl_category(struct bytes name);
 const char *acl_category_name(enum command_category category);
-/* Call `each` for all that a user can be allowed: "GET", "client|list". */
+/* Call `each` for all that any user can be allowed: "GET", "client|list". */
 void acl_each_name(const struct acl_user *user,
                    void (*each)(void *context, const char *name, enum command_category category),
                    void *context);
@@ -118,15 +118,15 @@ enum acl_login {
 /* Is this the user's password? Hashes are compared in constant time. */
 enum acl_login acl_check_password(const struct acl_user *user, struct bytes password);
 
-/* A password against a user's crypt(3) hashes: made on the loop's thread, run on any, ended on the
- * loop's again. */
+/* Check a password against a user's crypt(3) hashes: acl_trial_new and acl_trial_end on the loop's
+ * thread, between them acl_trial_run on any. The user is the acl's, which the trial keeps. */
 struct acl_trial *acl_trial_new(struct acl *acl, const struct acl_user *user,
                                 struct bytes password);
 void acl_trial_run(struct acl_trial *trial);
-/* Whom it is about. */
+/* The name of the user. */
 const char *acl_trial_user(const struct acl_trial *trial);
-/* Was it right? Then the next time is quick. `acl` is the one in force now: where its user has not
- * this password any more it was not. Frees the trial. */
+/* Was it right, and is it still a password of that user in `acl`, which is the one in force now?
+ * Then the next check is quick. Free the trial. */
 bool acl_trial_end(struct acl_trial *trial, const struct acl *acl);
 
 #endif

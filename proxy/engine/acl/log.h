@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ACL LOG: what was denied lately, the newest first. The same again within a minute counts up. */
+/* ACL LOG: what was denied lately, the newest first. The same once more within a minute makes no
+ * new entry, but counts up. */
 #ifndef STOCKADE_ENGINE_ACL_LOG_H
 #define STOCKADE_ENGINE_ACL_LOG_H
 
@@ -25,7 +26,7 @@ void acl_log_free(struct acl_log *log);
 void acl_log_add(struct acl_log *log, const struct acl_log_entry *entry, struct bytes object,
                  struct bytes user, struct bytes client);
 void acl_log_clear(struct acl_log *log);
-/* From the newest, 0, on; NULL: that was the oldest. */
+/* Return the i-th entry, of which 0 is the newest; NULL: there are no more. */
 const struct acl_log_entry *acl_log_at(const struct acl_log *log, size_t i);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of users: from words to rules. Words that Redis has, and Stockade cannot keep what they
- * promise, are refused by name. */
+/* Reads a file of users. Words of Redis's whose promise Stockade cannot keep are refused by name.
+ */
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@ struct parser {
     char *why; /* ACL_WHY_SIZE bytes */
 };
 
-/* Always false. */
+/* Say what is wrong, and in which line. Return false. */
 static __attribute__((format(printf, 2, 3))) bool wrong(struct parser *parser, const char *format,
                                                         ...)
 {
@@ -66,13 +66,14 @@ const char *acl_category_name(enum command_category category)
     return category_names[category];
 }
 
-/* +command, -command|subcommand, +@category: which rights a word is about. */
+/* The rights that a word gives or takes: +command, -command|subcommand, +@category. */
 struct choice {
     struct acl_user *user;
     bool on, every;
     enum command_category category; /* of +@category */
     struct bytes command, subcommand;
-    bool found, needless; /* there is one; it is one that nobody needs */
+    bool found;    /* there is such a command */
+    bool needless; /* it needs no right, as MULTI */
 };
 
 static void choose(void *context, size_t bit, enum command_category category,
@@ -181,8 +182,8 @@ static bool parse_hash(struct bytes text, unsigned char hash[ACL_HASH_LEN])
     return true;
 }
 
-/* >password #sha256 crypt:text, and to take them away again <password !sha256. No error tells what
- * was given. */
+/* >password, #sha256 or crypt:text add one; <password or !sha256 take it away. No error repeats
+ * what was given: it may be a password. */
 static bool take_password(struct parser *parser, struct bytes word)
 {
     struct acl_user *user = parser->user;
@@ -196,7 +197,7 @@ static bool take_password(struct parser *parser, struct bytes word)
         user->nopass = false;
         return true;
     }
-    if (plain && (word.len == 1 || word.len > ACL_PASSWORD_MAX))
+    if (plain && (word.len == 1 || word.len - 1 > ACL_PASSWORD_MAX))
         return wrong(parser, "a password has 1 to %d bytes", ACL_PASSWORD_MAX);
     if (plain)
         acl_hash(rest(word, 1), hash);
@@ -219,7 +220,7 @@ static bool take_all(struct parser *parser, const char *word)
     return take_right(parser, bytes_of(word));
 }
 
-/* Words that stand for themselves. False: there is none such. */
+/* A word without a value. False: there is no such word. */
 static bool take_word(struct parser *parser, struct bytes word)
 {
     struct acl_user *user = parser->user;
@@ -281,7 +282,7 @@ static bool take_word(struct parser *parser, struct bytes word)
         acl_clear_patterns(&user->channels, &user->channels_count);
         user->nopass = user->on = false;
         return take_all(parser, "-@all");
-    default: return i < sizeof words / sizeof *words; /* Redis writes them; they change nothing */
+    default: return i < sizeof words / sizeof *words; /* those that Redis writes change nothing */
     }
     return true;
 }
@@ -312,7 +313,7 @@ static bool take_rule(struct parser *parser, struct bytes word)
     return take_word(parser, word) || wrong(parser, "'%.*s' is no rule", BYTES_CUT(word, 64));
 }
 
-/* The next word of a line; empty: there is none. */
+/* Take the next word off a line; empty: there are no more. */
 static struct bytes take_next(struct bytes *line)
 {
     size_t from = 0, to;

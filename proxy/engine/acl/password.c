@@ -19,7 +19,7 @@ void acl_hash(struct bytes text, unsigned char hash[ACL_HASH_LEN])
     check(EVP_Digest(text.data, text.len, hash, NULL, EVP_sha256(), NULL) == 1);
 }
 
-/* Adding the same one twice is no harm: Redis has a set of them. */
+/* As in Redis, where they are a set, the same one twice is one. */
 void acl_add_password(struct acl_user *user, const unsigned char hash[ACL_HASH_LEN])
 {
     acl_remove_password(user, hash);
@@ -81,7 +81,7 @@ void acl_know_password(struct acl_password *password, struct bytes given)
     password->known = true;
 }
 
-/* All of them are looked at, whichever fits. */
+/* Compare with all of them, whichever fits: the time must not tell which one did. */
 enum acl_login acl_check_password(const struct acl_user *user, struct bytes given)
 {
     unsigned char hash[ACL_HASH_LEN], mac[ACL_HASH_LEN];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Users as words again, which make the same user when they are read. */
+/* Writes users as the words of a file: read again, they make the same users. */
 #include <string.h>
 
 #include "proxy/engine/acl/acl_impl.h"
@@ -38,7 +38,7 @@ struct shown {
     const struct acl_user *user;
     struct buf *out;
     size_t there[CATEGORIES], had[CATEGORIES];
-    const struct command *with_all; /* named last, and with it its subcommands */
+    const struct command *with_all; /* the word for it was written, and gives all subcommands */
 };
 
 static void count(void *context, size_t bit, enum command_category category,
@@ -51,7 +51,8 @@ static void count(void *context, size_t bit, enum command_category category,
     shown->had[category] += acl_has(shown->user, bit);
 }
 
-/* A command's word brings all its subcommands: those that the user lacks are taken off again. */
+/* Write the words for what no category gave. +command gives its subcommands, too: those that the
+ * user lacks are taken away again. */
 static void show_single(void *context, size_t bit, enum command_category category,
                         const struct command *command, const struct subcommand *subcommand)
 {

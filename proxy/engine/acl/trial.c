@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A password against crypt(3), which takes long: on a thread of its own. */
+/* Checks a password against a user's crypt(3) hashes. That takes long, so it runs on a thread
+ * beside the loop's. */
 #include <crypt.h>
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@ struct acl_trial {
     struct acl *acl;
     const struct acl_user *user;
     char *given;       /* owned */
-    struct bytes fits; /* the hash that it fits, of the acl's; empty: none */
+    struct bytes fits; /* the hash that the password has, owned by the acl; empty: none */
 };
 
 struct acl_trial *acl_trial_new(struct acl *acl, const struct acl_user *user, struct bytes password)
@@ -24,7 +25,7 @@ struct acl_trial *acl_trial_new(struct acl *acl, const struct acl_user *user, st
     trial->given = mem_alloc(password.len + 1);
     memcpy(trial->given, password.data, password.len);
     trial->given[password.len] = '\0';
-    /* crypt(3) ends at a zero byte, and would take what begins as the password does. */
+    /* crypt(3) stops at a zero byte, and would take any password that goes on behind it. */
     if (strlen(trial->given) != password.len)
         trial->given[0] = '\0';
     return trial;

@@ -169,6 +169,20 @@ TEST(a_password_is_right_or_wrong)
     acl_drop(acl);
 }
 
+TEST(a_password_may_be_as_long_as_one_that_is_checked)
+{
+    char text[ACL_PASSWORD_MAX + 32], longest[ACL_PASSWORD_MAX + 1] = {0};
+
+    memset(longest, 'x', ACL_PASSWORD_MAX);
+    snprintf(text, sizeof text, "user a on >%s\n", longest);
+    struct acl *acl = parse(text);
+    assert_int_equal(acl_check_password(acl_find(acl, bytes_of("a")), bytes_of(longest)),
+                     ACL_RIGHT);
+    snprintf(text, sizeof text, "user a on >%sx\n", longest);
+    assert_wrong(text, "1 to 512 bytes");
+    acl_drop(acl);
+}
+
 static bool try(struct acl *acl, const struct acl *now, const char *password)
 {
     struct acl_trial *trial = acl_trial_new(acl, acl_find(acl, bytes_of("a")), bytes_of(password));
