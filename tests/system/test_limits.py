@@ -90,6 +90,19 @@ def test_waiters_of_a_user(rig):
     assert a("ACQUIRE", "r", 60000, "QUEUE", "ID", "y")[0] == b"queued"
 
 
+def test_who_waits_by_blpop_is_a_waiter_too(rig):
+    daemon = with_users(rig, *USERS, args=("--max-waiters-per-user", "1", "--lock-keys", "lock:*"))
+    holder, waiter, a = login(daemon, "b"), login(daemon, "a"), login(daemon, "a")
+    assert holder("SET", "lock:r", "v-1", "NX", "PX", 60000) == "OK"
+    waiter.send("BLPOP", "lock-signal:r", 60)
+    wait_until(lambda: b"cmd=blpop" in holder("CLIENT", "LIST"), "it waits")
+    for words in (("BLPOP", "lock-signal:r", 60), ("ACQUIRE", "other", 60000)):
+        a.refused("BUSY", *words, text=r"user 'a' has 1, .* \(max-waiters-per-user\)")
+    assert holder("DEL", "lock:r") == 1
+    assert waiter.read() == [b"lock-signal:r", b"1"]
+    assert a("BLPOP", "lock-signal:r", 60) == [b"lock-signal:r", b"1"]
+
+
 @pytest.mark.parametrize("option, named", [("--max-rate-per-user", "user 'a' may send 50"),
                                            ("--max-rate", "all together may send 50")])
 def test_commands_in_a_second(rig, option, named):

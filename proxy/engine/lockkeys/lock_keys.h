@@ -30,7 +30,6 @@ struct lock_keys {
     struct command_index index; /* of lock_commands */
     struct lock_texts *texts;
     struct list signals; /* signals.c: who waits for an unlock by BLPOP, in order of arrival */
-    size_t signals_count;
 };
 
 /* engine.c: from the engine's options, and at its end. */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* BLPOP on a signal key, with which python-redis-lock waits for an unlock: it answers when nobody
- * holds the lock any more, and the client then tries to take it. The list itself is not there.
+ * holds the lock any more, and the client then tries to take it. There is no list behind it.
  *
  *   looking ──free──▶ [key, 1]
  *    │   ▲  └──held──▶ waiting ──its time is up──▶ null
  *    │   └──an unlock here, its turn; the lease should end; a second has passed──┘
  *    └── the client has gone, the daemon stops ──▶ no more
  *
- * Of those who wait here for one lock an unlock wakes the first one, as LPUSH does. */
+ * An unlock wakes the one that has waited here longest for that lock, as LPUSH does. */
 #include "proxy/engine/lockkeys/signals.h"
 
 #include <stdlib.h>
@@ -22,10 +22,11 @@ enum { SECONDS_SIZE = 32 };
 struct wait {
     struct list link; /* in lock_keys->signals, in order of arrival */
     struct request *request;
+    struct account *account; /* kept: among whose waiters it is counted */
     struct bytes resource;
     int64_t until_ms;
-    bool looks;
-    bool woken; /* while it looked */
+    bool looks; /* the view is under way */
+    bool woken; /* meanwhile */
     struct timer timer;
     struct lease_view view;
 };
@@ -38,14 +39,15 @@ static void wait_free(void *state)
     free(wait);
 }
 
-/* It waits no more. */
+/* It waits no more: take it off the list, and free its user's place. */
 static void leave(struct wait *wait)
 {
     struct engine *engine = wait->request->engine;
 
     timer_stop(engine, &wait->timer);
     list_remove(&wait->link);
-    engine->lock_keys->signals_count--;
+    account_give(wait->account, ACCOUNT_WAITERS);
+    account_drop(wait->account);
 }
 
 static void reply_none(struct wait *wait)
@@ -79,7 +81,7 @@ static void wait_on(struct wait *wait)
     int64_t now_ms = engine_now_ms(engine), at_ms = now_ms + LINE_POLL_MS;
 
     if (wait->view.left_ms < LINE_POLL_MS)
-        at_ms = now_ms + wait->view.left_ms;
+        at_ms = now_ms + wait->view.left_ms + 1;
     if (wait->until_ms < at_ms)
         at_ms = wait->until_ms;
     timer_set(engine, &wait->timer, at_ms);
@@ -116,7 +118,7 @@ static void on_timer(struct timer *timer)
     look(list_entry(timer, struct wait, timer));
 }
 
-/* Read seconds, with a fraction or without; 0: as long as a lease may last. */
+/* Read argv[2]: seconds, maybe with a fraction; 0 stands for LEASE_WAIT_MAX_MS. */
 static bool take_seconds(struct request *request, int64_t *wait_ms)
 {
     char text[SECONDS_SIZE] = {0}, *end = text;
@@ -138,7 +140,8 @@ static bool take_seconds(struct request *request, int64_t *wait_ms)
 void lock_signal_wait(struct request *request, struct bytes resource)
 {
     struct engine *engine = request->engine;
-    struct lock_keys *keys = engine->lock_keys;
+    struct account *account = request->session->account;
+    char why[ACCOUNT_WHY_SIZE];
     int64_t wait_ms;
 
     if (request->argc != 3) {
@@ -147,8 +150,8 @@ void lock_signal_wait(struct request *request, struct bytes resource)
     }
     if (!take_seconds(request, &wait_ms))
         return;
-    if (keys->signals_count >= engine->options.limits.things[ACCOUNT_WAITERS]) {
-        request_fail(request, STK_BUSY, "too many are waiting (max-waiters); try again");
+    if (!account_take(account, ACCOUNT_WAITERS, why)) {
+        request_fail(request, STK_BUSY, "%s", why);
         return;
     }
     struct wait *wait = mem_zalloc(sizeof *wait);
@@ -156,12 +159,12 @@ void lock_signal_wait(struct request *request, struct bytes resource)
     request->waited = true;
     request->free_state = wait_free;
     wait->request = request;
+    wait->account = account_keep(account);
     wait->resource = resource;
     wait->until_ms = engine_now_ms(engine) + wait_ms;
     wait->timer.fire = on_timer;
     wait->view = (struct lease_view){.engine = engine, .resource = resource, .on_end = on_seen};
-    list_append(&keys->signals, &wait->link);
-    keys->signals_count++;
+    list_append(&engine->lock_keys->signals, &wait->link);
     look(wait);
 }
 

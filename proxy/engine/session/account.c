@@ -66,7 +66,6 @@ struct engine *account_engine(const struct account *account)
     return account->engine;
 }
 
-/* Is there room under both limits? */
 static bool is_full(const struct account_use *use, const struct account_limits *limits,
                     enum account_thing thing)
 {
@@ -115,7 +114,7 @@ void account_give(struct account *account, enum account_thing thing)
     account->engine->use.things[thing]--;
 }
 
-/* A second's worth may come at once; then as many come in as the time that passes allows. */
+/* Take one command off the rate. After a pause a second's worth may come at once. */
 static bool take_turn(struct account_use *use, size_t rate, int64_t now_us)
 {
     int64_t each_us = 1000000 / (int64_t)rate, earliest_us = now_us - 1000000;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a user has at this daemon now, over all its connections, held against its limits. It lives
- * as long as somebody keeps it: a connection, a lease, an ACQUIRE. What all users have together is
- * counted, too. */
+/* What a user has at this daemon now, over all its connections, and whether its limits allow more.
+ * An account lives as long as somebody keeps it: a connection, a lease, an ACQUIRE. What all users
+ * have together is counted, too. */
 #ifndef STOCKADE_ENGINE_ACCOUNT_H
 #define STOCKADE_ENGINE_ACCOUNT_H
 
@@ -16,7 +16,7 @@ struct engine;
 enum account_thing {
     ACCOUNT_CONNECTIONS,
     ACCOUNT_LEASES,  /* held, or about to be granted */
-    ACCOUNT_WAITERS, /* ACQUIREs under way or waiting */
+    ACCOUNT_WAITERS, /* ACQUIREs under way or waiting, and BLPOPs on lock keys */
     ACCOUNT_THINGS
 };
 
@@ -34,7 +34,7 @@ struct account_use {
     size_t bytes;
 };
 
-/* The account of a user; kept for the caller. */
+/* Return the account of a user, made if need be, and kept for the caller (account_drop). */
 struct account *account_of(struct engine *engine, const char *name);
 struct account *account_keep(struct account *account);
 /* May be NULL. */
@@ -49,10 +49,11 @@ bool account_has_room(const struct account *account, enum account_thing thing,
                       char why[ACCOUNT_WHY_SIZE]);
 /* Count one more, where there may be. */
 bool account_take(struct account *account, enum account_thing thing, char why[ACCOUNT_WHY_SIZE]);
-/* Count one more, be it too many. */
+/* Count one more, even if that is too many. */
 void account_add(struct account *account, enum account_thing thing);
+/* Count one less. */
 void account_give(struct account *account, enum account_thing thing);
-/* A connection of its holds so many bytes now, of which `*counted` were counted before. */
+/* One of its connections holds so many bytes now; `*counted` is what was counted for it before. */
 void account_count_bytes(struct account *account, size_t *counted, size_t bytes);
 /* Does it hold no more than it may? False: `why`. */
 bool account_bytes_fit(const struct account *account, char why[ACCOUNT_WHY_SIZE]);
