@@ -238,6 +238,13 @@ def test_rfencedlocks_token_is_the_leases(client):
     assert 0 < left <= 60000 and none == -1
 
 
+@pytest.mark.parametrize("words", [("ACQUIRE", "lock:a", 60000),
+                                   ("ACQUIREALL", 60000, 2, "a", "lock:b"),
+                                   ("ACQUIREALL", 60000, 1, "lock:b", "OWNER", "me")])
+def test_lease_commands_take_the_resource(client, words):
+    client.refused("ERR", *words, text=f"{words[0]} takes the resource, not its lock key")
+
+
 # What libraries keep beside a lock key.
 
 def test_rfencedlocks_token_can_be_asked_for(client):
@@ -298,6 +305,10 @@ def test_blpop_ends_with_its_connection_and_with_the_daemon(rig):
                                    ("lock-signal:a", "lock-signal:b", 1), ("lock:a", 1)])
 def test_blpop_is_for_nothing_else(client, words):
     client.refused("ERR", "BLPOP", *words)
+
+
+def test_blpop_on_a_lock_key_is_told_what_it_is_for(client):
+    client.refused("ERR", "BLPOP", "lock:a", 1, text="lock-signal:NAME")
 
 
 # Scripts.

@@ -49,6 +49,25 @@ const struct subcommand *subcommand_find(const struct command *command, struct b
     return NULL;
 }
 
+struct key_places command_keys(const struct command *command, const struct bytes *argv, size_t argc)
+{
+    struct key_places places = {(size_t)command->key_first, argc, (size_t)command->key_step};
+    int64_t count;
+
+    if (command->flags & COMMAND_COUNTED) {
+        places = (struct key_places){3, argc, 1};
+        if (bytes_to_int64(argv[2], &count) && count >= 0 && (uint64_t)count < argc - 3)
+            places.end = 3 + (size_t)count;
+    } else if (command->key_first == 0) {
+        places.at = argc;
+    } else if (command->key_last >= 0) {
+        places.end = (size_t)command->key_last + 1;
+    } else {
+        places.end = argc - (size_t)-command->key_last + 1;
+    }
+    return places;
+}
+
 const char *command_title(const char *name, char out[COMMAND_LOWER_SIZE])
 {
     size_t len = 0;

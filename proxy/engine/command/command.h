@@ -124,6 +124,14 @@ const struct command *command_find(const struct command_index *index, struct byt
 /* The one that the second word names. NULL: none. */
 const struct subcommand *subcommand_find(const struct command *command, struct bytes word);
 
+/* Where the keys of a command are: from `at` up to `end`, by `step`. */
+struct key_places {
+    size_t at, end, step;
+};
+/* Find them, also where argv[2] says how many there are. The arity fits. */
+struct key_places command_keys(const struct command *command, const struct bytes *argv,
+                               size_t argc);
+
 /* Is it a number of arguments, with the name, that the arity allows? */
 static inline bool arity_fits(int arity, size_t argc)
 {

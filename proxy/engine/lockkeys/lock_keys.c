@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which command is done where a key is a lock key. */
+/* Which command runs where a key is a lock key; and the search for data under lock keys, at the
+ * start. */
 #include <stdlib.h>
 
 #include "fence/base/mem.h"
@@ -14,7 +15,7 @@ static bool is_lock_key(const struct engine *engine, struct bytes key)
     return lock_patterns_match(&engine->lock_patterns, key, &resource);
 }
 
-/* Of keys beside lock keys: what a library asks of them. */
+/* The command to run instead where the key is one that a lock library has beside a lock key. */
 static const struct command *companion_row(const struct engine *engine,
                                            const struct command *command, struct bytes key)
 {
@@ -29,19 +30,20 @@ static const struct command *companion_row(const struct engine *engine,
     return command;
 }
 
-/* An engine's on_parsed. A row of lock_commands where the keys are lock keys, or the one that
- * refuses; the command itself where none is, or where its plan refuses lock keys. */
+/* An engine's on_parsed. Where keys are lock keys, return the row of lock_commands, or the one that
+ * refuses. Return the command itself where no key is, and where it minds lock keys itself: FENCED
+ * and data commands refuse them in their plan, EVAL and BLPOP are about them. */
 static const struct command *on_parsed(struct engine *engine, const struct command *command,
                                        const struct bytes *argv, size_t argc)
 {
     const struct lock_keys *keys = engine->lock_keys;
     const struct command *row = command_find(&keys->index, argv[0]);
-    size_t last = command->key_last < 0 ? argc - 1 : (size_t)command->key_last;
+    struct key_places places = command_keys(command, argv, argc);
     size_t locks = 0, all = 0;
 
-    if (command->key_first == 0 || (command->flags & (COMMAND_FENCED | COMMAND_FENCEDALL)))
+    if (command->flags & (COMMAND_FENCED | COMMAND_FENCEDALL | COMMAND_LOCK_KEYS))
         return command;
-    for (size_t i = (size_t)command->key_first; i <= last; i += (size_t)command->key_step) {
+    for (size_t i = places.at; i < places.end; i += places.step) {
         locks += is_lock_key(engine, argv[i]);
         all++;
     }
@@ -118,7 +120,7 @@ void engine_find_locked_data(struct engine *engine,
     }
 }
 
-/* Its beginning and end. */
+/* The beginning and end of lock keys in an engine. */
 
 void lock_keys_init(struct engine *engine)
 {

@@ -24,48 +24,24 @@ static bool permits_key(const struct asking *asking, struct bytes key, unsigned 
     return acl_may_touch(asking->user, key, needs) || deny(asking, DENIED_FOR_KEY, key, needs);
 }
 
-/* Where the keys of a command are: from `at` up to `end`, by `step`. */
-struct places {
-    size_t at, end, step;
-};
-
-static struct places places_of(const struct command *command, const struct bytes *argv, size_t argc)
-{
-    struct places places = {(size_t)command->key_first, argc, (size_t)command->key_step};
-    int64_t count;
-
-    if (command->flags & COMMAND_COUNTED) {
-        places = (struct places){3, argc, 1};
-        if (bytes_to_int64(argv[2], &count) && count >= 0 && (uint64_t)count < argc - 3)
-            places.end = 3 + (size_t)count;
-    } else if (command->key_first == 0) {
-        places.at = argc;
-    } else if (command->key_last >= 0) {
-        places.end = (size_t)command->key_last + 1;
-    } else {
-        places.end = argc - (size_t)-command->key_last + 1;
-    }
-    return places;
-}
-
 static unsigned needs_of(const struct command *command)
 {
     return command->category == CATEGORY_READ ? ACL_READS : ACL_WRITES;
 }
 
-/* A lock key is a lock on its resource, and that is what the right has to be for. */
+/* A lock key is a lock on its resource: the right has to be for that name. */
 static bool permits_keys(const struct asking *asking, const struct command *command,
                          const struct bytes *argv, size_t argc)
 {
     const struct engine *engine = asking->engine;
-    struct places places = places_of(command, argv, argc);
+    struct key_places places = command_keys(command, argv, argc);
 
     for (; places.at < places.end; places.at += places.step) {
         struct bytes name = argv[places.at];
         bool is_lock = (command->flags & COMMAND_LOCK_KEYS) && engine->on_lock_key != NULL &&
                        engine->on_lock_key(engine, argv[places.at], &name);
         if (!is_lock && (command->flags & COMMAND_COUNTED) && command->key_first == 0)
-            continue; /* a script's channel; or its command will say that it names nothing */
+            continue; /* a script's channel; a key that should be a lock is refused later */
         if (!permits_key(asking, name, needs_of(command)))
             return false;
     }
@@ -106,7 +82,7 @@ static bool permits_command(const struct asking *asking, const struct command *c
            permits_channels(asking, command, argv, argc);
 }
 
-/* To define tables is an administrator's. */
+/* Only administrators define tables. */
 static bool permits_definition(const struct asking *asking, const struct step *step)
 {
     if (step->sql_right != SQL_MAY_DEFINE || asking->user->admin)
@@ -134,7 +110,7 @@ bool rights_permit(const struct acl_user *user, const struct request *request,
 
     if (user->all)
         return true;
-    if (plan->steps_count == 0) /* no plan, or one that is refused, which shows nothing */
+    if (plan->steps_count == 0) /* no plan, or one that was refused */
         return permits_command(&asking, request->command, request->argv, request->argc);
     for (size_t i = 0; i < plan->steps_count; i++)
         if (!permits_step(&asking, &plan->steps[i]))

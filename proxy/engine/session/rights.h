@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a request needs, held against what its user may: the command, each of its keys, its
- * channels. Of FENCED and FENCEDALL the command that they carry counts, and a resource that is only
- * claimed counts as a key of it. */
+/* May a user do what a request asks? Checked are the command, each of its keys and its channels.
+ * For FENCED and FENCEDALL it is the command inside; each resource that they claim counts as a key
+ * of it. */
 #ifndef STOCKADE_ENGINE_RIGHTS_H
 #define STOCKADE_ENGINE_RIGHTS_H
 
@@ -23,10 +23,10 @@ struct denial {
     const char *category; /* the command's */
 };
 
-/* May the user do what the request asks, whose plan is made? False: `denial` says what not. */
+/* May the user do what the request asks? Its plan is made. False: `denial` says what is missing. */
 bool rights_permit(const struct acl_user *user, const struct request *request,
                    struct denial *denial);
-/* The same as an error's text. */
+/* Append the denial as an error's text. */
 void rights_explain(const struct acl_user *user, const struct denial *denial, struct buf *text);
 
 #endif
