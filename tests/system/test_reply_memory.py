@@ -172,3 +172,14 @@ def test_many_small_replies_are_bounded_too(rig):
 
 def test_the_page_tells_the_option():
     assert "--max-reply-memory" in (REPO / "proxy/server/OPERATIONS.md").read_text()
+
+
+@pytest.mark.skipif(sanitized(), reason="a sanitizer keeps what was freed")
+@pytest.mark.parametrize("word", ["DOCS", "INFO"])
+def test_command_about_a_million_names_is_refused_before_it_is_made(rig, word):
+    client = rig.daemon("--max-reply-memory", LIMIT_MB).client(timeout=30)
+    names = ["acquireall"] * 1000000
+    client.refused("ERR", "ECHO", *names)
+    before = int(client.info("memory")["used_memory_peak"])
+    client.refused("BUSY", "COMMAND", word, *names, text="--max-reply-memory")
+    assert int(client.info("memory")["used_memory_peak"]) - before < LIMIT_MB * MB

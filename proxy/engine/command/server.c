@@ -107,6 +107,14 @@ void server_flushall(struct request *request)
 
 /* COMMAND */
 
+/* Take room for what is said of each command named, be it the same one a million times. */
+static bool has_reply_room(struct request *request)
+{
+    enum { DESCRIPTION_MAX = 384 };
+
+    return request_room(request, (request->argc - 2) * DESCRIPTION_MAX);
+}
+
 static void flags(struct buf *out, const struct command *command, bool resp3)
 {
     const struct {
@@ -174,6 +182,8 @@ static void command_docs(struct request *request)
     struct buf body = {0};
     size_t count = 0;
 
+    if (!has_reply_room(request))
+        return;
     if (request->argc == 2)
         for (; count < index->count; count++)
             document(&body, &index->all[count], request->resp3);
@@ -190,12 +200,14 @@ static void command_docs(struct request *request)
     request_show(request);
 }
 
-/* The same. */
+/* [name ...]; none: all of them. COMMAND alone is the same. */
 static void command_info(struct request *request)
 {
     const struct command_index *index = &request->engine->index;
     struct buf *out = &request->reply;
 
+    if (request->argc > 2 && !has_reply_room(request))
+        return;
     if (request->argc <= 2) {
         resp_array(out, index->count);
         for (size_t i = 0; i < index->count; i++)
