@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is told nothing before the audit's line is on disk: they wait in the order of their tickets,
- * AUDIT_WAIT_MS at most. */
+/* The queue of those whose answers wait for the audit's line to be on disk: in the order of their
+ * tickets, for AUDIT_WAIT_MS at most. */
 #include "proxy/engine/audit.h"
 
 #include "proxy/engine/internal.h"

@@ -16,8 +16,9 @@
 #include "fence/base/err.h"
 #include "fence/base/list.h"
 
-/* X(id, name). The last four are the audit's own: where its file begins, what a crash tore, what
- * could not be written, and that the file at a start was not the one that the store knows. */
+/* X(id, name). The last four are lines that the audit writes about itself: its file begins here; a
+ * crash tore the last line; events were lost; at the start the file was not the one that the store
+ * knows. */
 #define AUDIT_EVENTS(X)                                                                            \
     X(LOGIN, "login")               /* a connection has become this user */                        \
     X(LOGIN_FAILED, "login_failed") /* `user` is the one it named */                               \
@@ -46,7 +47,7 @@ enum audit_event {
 /* One event. Borrowed for the call; what is empty, 0 or STK_OK is null in the line. */
 struct audit_note {
     enum audit_event event;
-    enum stk_error code; /* that the client was told */
+    enum stk_error code; /* the error in the client's reply */
     int64_t token;
     struct bytes user, address, resource, reason;
 };
@@ -55,21 +56,21 @@ struct audit_note {
 /* What becomes of leases. */
 #define AUDIT_LEASES (AUDIT_BIT(AUDIT_GRANT) | AUDIT_BIT(AUDIT_RELEASE) | AUDIT_BIT(AUDIT_REVOKE))
 
-/* So long an answer waits for its event to be on disk; then a connection is closed, and the page is
- * told that it failed. */
+/* How long an answer waits for its event to be on disk. Then the connection is closed, or the page
+ * gets an error. */
 #define AUDIT_WAIT_MS 3000
 
-#define AUDIT_LOST UINT64_MAX /* a durable event for which there is no room: nobody may be told */
+#define AUDIT_LOST UINT64_MAX /* there was no room for a durable event: do not answer */
 
-/* Embed it, with its link initialised: one who is told nothing before its events are on disk. */
+/* Somebody whose answers wait until their events are on disk. Embed it, and initialise its link. */
 struct audit_wait {
     struct list link; /* engine->unaudited, in the order of tickets; empty: it does not wait */
     uint64_t ticket;
     int64_t since_ms;
-    void (*on_end)(struct audit_wait *wait, bool on_disk); /* false: it is never told */
+    void (*on_end)(struct audit_wait *wait, bool on_disk); /* false: it gets no answer */
 };
 
-/* How far it has come. */
+/* How the audit is doing. */
 struct audit_state {
     const char *failing; /* one line: why lines cannot be written now; NULL: they can */
     const char *chain;   /* its id: 32 hexadecimal digits */
@@ -88,8 +89,8 @@ struct audit {
     void *context;
 };
 
-/* Why may nothing begin now of which one of these events may come: it would have to be on disk.
- * NULL: it may. */
+/* May a command begin that may cause one of these events? NULL: yes. Else why not: the event would
+ * have to be on disk, and the audit cannot be written. */
 static inline const char *audit_refuses(const struct audit *audit, uint32_t events)
 {
     return audit->note == NULL || (audit->durable & events) == 0
@@ -97,8 +98,8 @@ static inline const char *audit_refuses(const struct audit *audit, uint32_t even
                : audit->state(audit->context).failing;
 }
 
-/* For what no connection is behind. Return as `note` does; most ask for nothing durable, or have
- * nobody to tell. */
+/* Note what no connection is behind. Return what `note` returns; most callers have nobody whose
+ * answer would have to wait, and ignore it. */
 static inline uint64_t audit_tell(const struct audit *audit, const struct audit_note *note)
 {
     return audit->note == NULL ? 0 : audit->note(audit->context, note);

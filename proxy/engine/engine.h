@@ -123,12 +123,12 @@ int64_t engine_next_ms(const struct engine *engine);
  * refused. */
 void engine_drain(struct engine *engine);
 bool engine_is_draining(const struct engine *engine);
-/* Tell the audit of what has happened outside the engine; user and address are the caller's. */
+/* Note in the audit what has happened outside the engine; the caller fills in user and address. */
 void engine_audit(const struct engine *engine, const struct audit_note *note);
-/* What the audit was told up to this ticket is on disk: replies that waited for it leave. */
+/* The audit's events up to this ticket are on disk: replies that waited for them leave. */
 void engine_audited(struct engine *engine, uint64_t ticket);
-/* What the audit was told after that cannot be put on disk: whoever waits for it is never told how
- * the command ended, and the connection is closed. */
+/* The audit's later events cannot be put on disk: who waits for one gets no reply, and its
+ * connection is closed. */
 void engine_audit_failed(struct engine *engine);
 /* Is nothing under way? */
 bool engine_idle(const struct engine *engine);

@@ -58,7 +58,7 @@ struct engine {
     struct list changed;      /* sessions of which the host is to be told at the end of this turn */
     struct list deferred;     /* the same, a turn later: their replies wait for reads under way */
     struct list unaudited;    /* audit.c: who waits for the audit, in the order of tickets */
-    struct timer audit_limit; /* they have waited too long */
+    struct timer audit_limit; /* the first of them has waited too long */
     size_t sessions_count;
     uint64_t session_last; /* client ids handed out so far */
     /* What goes with a session that closes: set by engine_new. */
@@ -123,8 +123,8 @@ static inline void timer_stop(struct engine *engine, struct timer *timer)
     heap_remove(&engine->timers, &timer->node);
 }
 
-/* audit.c: wait for a ticket; one that waits already goes on waiting, from now. 0: for nothing;
- * AUDIT_LOST: it ends at once. */
+/* audit.c: wait until the ticket is on disk; the time of one that waits already begins anew. Ticket
+ * 0: nothing to wait for. AUDIT_LOST: the wait ends at once, and badly. */
 void audit_await(struct engine *engine, struct audit_wait *wait, uint64_t ticket);
 /* The timer `audit_limit`. */
 void audit_late(struct timer *timer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See pattern.h. */
+/* See lock_pattern.h. */
 #include "proxy/engine/lock_pattern.h"
 
 #include <stdlib.h>

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names that are a user's own: owners, and the IDs of requests. Re-entry and repeats match only
- * within one user, so what the store and the lease service know is the name with its user behind
- * it; what people see is the name. Names of `default` are kept as they are, unless they look as if
- * they had a user. */
+/* Owners and the IDs of requests belong to a user: re-entry and repeats match only within one user.
+ * So the store and the lease service get the name with its user behind it, and people see the name
+ * alone. Names of `default` stay as they are, unless they contain the mark. */
 #ifndef STOCKADE_ENGINE_SCOPE_H
 #define STOCKADE_ENGINE_SCOPE_H
 

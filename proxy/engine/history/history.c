@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of resources; each has its grants and its refusals, the newest first. Two lists through
- * all of them, the oldest first, say who makes room. */
+/* A table of resources; each has its grants and its refusals, the newest first. All grants, and all
+ * refusals, are in one more list, the oldest first, from which entries are freed to make room. */
 #include "proxy/engine/history/history.h"
 
 #include <stdlib.h>
@@ -31,10 +31,10 @@ struct history {
     size_t entries_max;
     struct table resources;
     struct shelf grants, refusals;
-    struct history_grant *recent[1 << RECENT_BITS]; /* found lately; a write finds its own here */
+    struct history_grant *recent[1 << RECENT_BITS]; /* a cache, for writes: see place_of */
     uint64_t refusals_total;
-    uint64_t refused[MINUTES]; /* by the minute; the place is the minute's number */
-    int64_t minute;            /* the last one that has a place; those since had none */
+    uint64_t refused[MINUTES]; /* in each of the last minutes; minute m is at m % MINUTES */
+    int64_t minute;            /* the newest one that is counted there */
 };
 
 static struct history_resource *of_node(const struct table_node *node)
@@ -87,7 +87,7 @@ static struct history_resource *find_or_make(struct history *history, struct byt
 
 /* Finding a grant. */
 
-/* Where a grant may be remembered: names differ at their ends. A write pays for this. */
+/* The place in `recent` for a grant: a quick hash, of the end of the name, where names differ. */
 static size_t place_of(struct bytes name, int64_t token)
 {
     uint32_t end = (uint32_t)name.len;
@@ -103,8 +103,7 @@ static struct history_grant *look_up(const struct history *history, struct bytes
     struct history_resource *resource = find(history, name);
     struct history_grant *grant = resource == NULL ? NULL : resource->grants;
 
-    /* Tokens rise, so a newer grant has the larger one: but for those of daemons whose lease
-     * service had lost state, which are few. */
+    /* Tokens rise, so a newer grant nearly always has the larger one. */
     for (int i = 0; grant != NULL && grant->token != token; i++)
         grant = grant->token < token || i == WALK_MAX ? NULL : grant->older;
     return grant;
@@ -225,7 +224,7 @@ static int64_t wall_ms(const struct history *history)
     return clock_wall_us(history->clock) / 1000;
 }
 
-/* The usual one takes no room. */
+/* `default`, the usual one, takes no room. */
 static struct bytes keep_user(char **at, struct bytes user)
 {
     static const struct bytes usual = BYTES_LITERAL("default");
@@ -322,7 +321,8 @@ void history_wrote(struct history_grant *grant, uint32_t writes)
         grant->writes += writes;
 }
 
-/* Have the present minute's place begin at 0. */
+/* Return this minute's count, and clear those of the minutes that have passed since the last call.
+ */
 static uint64_t *this_minute(struct history *history)
 {
     int64_t minute = clock_now_ms(history->clock) / MINUTE_MS;
@@ -334,8 +334,8 @@ static uint64_t *this_minute(struct history *history)
     return &history->refused[minute % MINUTES];
 }
 
-/* Its time is over, and another daemon has granted it meanwhile: this one has not heard of its end
- * yet. */
+/* The grant runs as far as is known here. Where its time is over and another daemon has granted the
+ * resource since, it has expired. */
 static void judge_unnoticed(struct history_refusal *refusal, const struct history_grant *grant,
                             int64_t now_ms)
 {

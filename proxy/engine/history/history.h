@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happened to leases here, in bounded memory: each grant of this daemon, how it ended, and
- * each command that was refused, how late it was and who had overtaken it. It ends with the
- * process, and decides nothing.
+/* What happened to leases here: each grant of this daemon and how it ended; each command that was
+ * refused, how late it was and who had got the lease since. It ends with the process, and nothing
+ * is decided by it.
  *
- * So many grants and as many refusals are kept as `history_new` says, and at most HISTORY_BYTES
- * times that of names in each; then the oldest make room. A flood of refusals drives out no grant.
+ * The newest `entries_max` grants are kept, and as many refusals, each kind in at most
+ * HISTORY_BYTES * entries_max bytes. So a flood of refusals drives out no grant.
  *
- * Times in `*_ms` that are shown are of the wall clock; what is compared is the engine's. */
+ * Times: `*_clock_ms` are the engine's clock; the others are durations or of the wall clock. */
 #ifndef STOCKADE_ENGINE_HISTORY_H
 #define STOCKADE_ENGINE_HISTORY_H
 
@@ -37,10 +37,10 @@ enum history_end {
 struct history_grant {
     struct list of_all;                     /* the oldest first */
     struct history_grant *older, *newer;    /* of the resource */
-    struct history_resource *resource;      /* history_name tells its name */
-    struct history_grant **reference;       /* of who minds it; set to NULL when it goes */
+    struct history_resource *resource;      /* history_grant_name tells its name */
+    struct history_grant **reference;       /* the lease's; is set to NULL when this is freed */
     int64_t token, granted_ms, ttl_ms;      /* as it was asked for */
-    int64_t ended_ms;                       /* where `end` says so */
+    int64_t ended_ms;                       /* unless it runs still */
     int64_t until_clock_ms, ended_clock_ms; /* the engine's clock */
     uint32_t writes, refused;               /* under this token */
     enum history_end end;
@@ -72,20 +72,20 @@ struct history_client {
 struct history *history_new(size_t entries_max, const struct clock *clock);
 void history_free(struct history *history);
 
-/* Note a grant. `*reference` leads to it, until it makes room for a newer one. */
+/* Note a grant. `*reference` is set to it, and to NULL once it has made room for a newer one. */
 void history_granted(struct history *history, struct bytes resource, int64_t token, int64_t ttl_ms,
                      int64_t until_clock_ms, struct bytes owner, struct history_client client,
                      struct history_grant **reference);
-/* The same functions take NULL for a grant that has made room already. */
+/* It was renewed. NULL, here and below: the grant has made room already, and nothing happens. */
 void history_renewed(struct history_grant *grant, int64_t until_clock_ms);
-/* An end by time is noted as of that time, TAKEN only before it. Ends once. `reason` is empty
- * where nobody gave one. */
+/* Note how it ended; call it once. An expiry is noted as of when the lease's time was over, and
+ * HISTORY_TAKEN after that is an expiry. `reason` is empty where nobody gave one. */
 void history_ended(struct history *history, struct history_grant *grant, enum history_end end,
                    struct bytes reason);
-/* A grant that nobody was told of. */
+/* Note a grant that was given back, as nobody could be told of it. */
 void history_given_back(struct history *history, struct bytes resource, int64_t token,
                         int64_t ttl_ms, struct bytes owner, struct history_client client);
-/* Nobody minds it any more: its end will not be known. */
+/* Forget its reference: how it ends will not be known. */
 void history_let_go(struct history_grant *grant);
 /* Count writes that were applied. */
 void history_wrote(struct history_grant *grant, uint32_t writes);

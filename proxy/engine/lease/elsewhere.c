@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A lease that another daemon on the same store holds, and for which somebody waits here. A flag
- * beside its fence says so, and whoever ends it tells through the store. Where the lease has ended
- * before the flag was set, the turn comes at once. What goes wrong costs a second: the head of a
- * line asks that often in any case. */
+/* Somebody waits here for a lease that another daemon on the same store has granted. A flag in the
+ * resource's row asks for news of its end, and the daemon that ends it sends them through the
+ * store. If it has ended before the flag was set, the waiter has its turn at once. If anything
+ * fails, it costs a second at most: the head of a line asks that often in any case. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ struct notice {
     struct store_op op;
     struct engine *engine;
     int64_t token;
-    bool ended; /* the lease, by then */
+    bool ended; /* the lease was over when the flag was to be set */
     size_t name_len;
     char name[];
 };

@@ -114,9 +114,10 @@ void line_drain(struct engine *engine);
 
 /* elsewhere.c: what another daemon on the same store holds, where the store can tell of its end. */
 
-/* The head of the line waits for the end of this token: its turn comes when the store tells. */
+/* The head of the line waits for this token's end: give it its turn when the store has news of it.
+ */
 void elsewhere_await(struct engine *engine, struct bytes resource, int64_t token);
-/* The store tells, see store_listen. `context` is the engine. */
+/* The store's news that a resource is free, see store_listen. `context` is the engine. */
 void elsewhere_on_freed(void *context, struct bytes resource);
 
 /* held.c: the leases that this daemon has granted and not seen end. */
@@ -366,9 +367,9 @@ struct queue_ask {
 void queue_ask(struct queue_ask *ask);
 /* The client is gone: what is on its way is given back. */
 void queue_ask_cancel(struct queue_ask *ask);
-/* Leaves the line. False: it did not stand there. */
+/* Leave the line. False: there was no such place. */
 bool queue_leave(struct engine *engine, struct bytes resource, struct bytes id);
-/* A connection has gone: its places are passed over. */
+/* A connection has gone: pass its places over, and drop those of EPHEMERAL. */
 void queue_session_closed(struct session *session);
 void queue_init(struct engine *engine);
 void queue_free(struct engine *engine);

@@ -36,11 +36,11 @@ struct place {
     struct acquire acquire;   /* and its place in the line */
     struct session *session;  /* that asked last; NULL: gone */
     struct list of_session;   /* session->places */
-    struct queue_ask *asking; /* is being answered; NULL: nobody, or the place asks by itself */
-    struct list asks;         /* come after that one */
-    bool busy;                /* it asks */
-    bool missed;              /* asks by itself: the lease is free still, a second after its turn */
-    bool leaving;             /* to be dropped as soon as it does not */
+    struct queue_ask *asking; /* the command that is being answered, or NULL */
+    struct list asks;         /* the commands behind it */
+    bool busy;                /* its acquire is under way: for a command, or as a probe */
+    bool missed;              /* the probe comes a second after its turn, which was not taken */
+    bool leaving;             /* to be dropped as soon as it is not busy */
     struct timer silence;
     struct timer turn; /* runs while it was told of its turn */
     uint16_t resource_len, id_len;
@@ -97,7 +97,7 @@ static void end_ask(struct queue_ask *ask, enum stk_error error, const char *rea
     ask->on_end(ask);
 }
 
-/* Out of the table. */
+/* Free a place that is out of the table; commands that still wait for it are answered. */
 static void dispose(struct place *place)
 {
     struct engine *engine = place->acquire.engine;
@@ -124,7 +124,7 @@ static void drop(struct place *place)
     dispose(place);
 }
 
-/* Now, or when it asks no more. */
+/* Drop it, now or as soon as it is not busy. */
 static void leave(struct place *place)
 {
     place->leaving = true;
@@ -138,7 +138,7 @@ static void on_silence(struct timer *timer)
 
     if (place->asking == NULL)
         leave(place);
-    else /* it has spoken, and waits for the lease service's answer */
+    else /* its command waits for the lease service, and so has the client's word */
         timer_set(place->acquire.engine, timer,
                   engine_now_ms(place->acquire.engine) + SILENCE_MAX_MS);
 }
@@ -173,7 +173,7 @@ static void answer_next(struct place *place)
         acquire_again(acquire);
 }
 
-/* Is the lease free? `missed`: it has been told so a second ago. */
+/* Find out whether the lease is free. `missed`: its client was told of its turn a second ago. */
 static void probe(struct place *place, bool missed)
 {
     timer_stop(place->acquire.engine, &place->turn);

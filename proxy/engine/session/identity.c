@@ -32,7 +32,7 @@ void identity_take(struct session *session, const struct acl_user *rights, const
     }
 }
 
-/* One that has not logged in, and is one too many, is told so as soon as it asks for something. */
+/* A new connection that is one too many gets BUSY for its first command. */
 static void take_newcomer(struct session *session, const struct acl_user *rights, const char *name,
                           bool logged_in)
 {
@@ -43,8 +43,8 @@ static void take_newcomer(struct session *session, const struct acl_user *rights
     session->crowded = crowded;
 }
 
-/* A certificate names a user of the file, who then needs no password; one that names nobody lets
- * nobody in, not even as `default`. Without a file its name is only shown. */
+/* A certificate that names a user of the file logs that user in. One that names nobody there does
+ * not even let `default` in. Without a file of users the name is only shown. */
 void identity_forget(struct session *session)
 {
     const struct acl *acl = session->engine->acl;

@@ -12,7 +12,7 @@
 #include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/rights.h"
 
-/* A password that is checked aside. */
+/* A password that is being checked on another thread. */
 struct login {
     struct engine_job job;
     struct request *request;
@@ -20,13 +20,13 @@ struct login {
     void (*on_success)(struct request *request);
 };
 
-/* Nobody needs a password here. */
+/* Is there neither a file of users nor a password? */
 static bool is_open(const struct engine *engine)
 {
     return !acl_has_file(engine->acl) && acl_newcomer(engine->acl, true) != NULL;
 }
 
-/* `user` is whom it has named. */
+/* `user` is the name that was given. */
 static void fail(struct request *request, struct bytes user)
 {
     struct session *session = request->session;
@@ -89,7 +89,7 @@ static void done(struct engine_job *job)
         fail(request, bytes_of(name));
 }
 
-/* crypt(3) takes long on purpose: not on the loop. */
+/* Check against crypt(3), which takes long on purpose, on another thread. */
 static void start_trial(struct request *request, const struct acl_user *user, struct bytes password,
                         void (*on_success)(struct request *request))
 {
@@ -129,7 +129,7 @@ void login_start(struct request *request, struct bytes name, struct bytes passwo
 
 /* Users have changed. */
 
-/* May what it waits for go on? */
+/* May it still do what it waits for? */
 static bool may_wait(const struct session *session)
 {
     struct denial denial;
@@ -143,8 +143,9 @@ static bool may_wait(const struct session *session)
     return true;
 }
 
-/* Its user as the new file has it. False: it is not allowed any more what it has here. */
-static bool go_on(struct session *session)
+/* Give it its user's new rights. False: it waits for or listens to what it now may not, or its user
+ * is gone. */
+static bool update_rights(struct session *session)
 {
     bool was_logged_in = session->logged_in;
 
@@ -167,7 +168,7 @@ void engine_set_acl(struct engine *engine, struct acl *acl)
     engine->acl = acl;
     for (struct list *at = engine->sessions.next; at != &engine->sessions; at = at->next) {
         struct session *session = list_entry(at, struct session, link);
-        if (go_on(session))
+        if (update_rights(session))
             continue;
         ended++;
         session_kill(session);

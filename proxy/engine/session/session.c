@@ -164,7 +164,7 @@ void session_log_denial(struct session *session, const char *reason, struct byte
     buf_free(&client);
 }
 
-/* What its client asked for has come to pass, and it must not be told. */
+/* A command was done whose event did not get into the audit: end without a reply. */
 static void cut_off(struct session *session)
 {
     session->untold = true;
@@ -217,7 +217,7 @@ bool request_may_audit(struct request *request, uint32_t events)
     return failing == NULL;
 }
 
-/* Do replies wait for the audit, in vain perhaps? */
+/* Must nothing be sent now, for the audit's sake? */
 static bool is_unaudited(const struct session *session)
 {
     return session->untold || !list_empty(&session->unaudited.link);
@@ -482,8 +482,8 @@ static bool may_be_administration(const struct request *request)
            request->plan.only_step.sql_right == SQL_MAY_DEFINE;
 }
 
-/* What only administrators do is told. False: the request has failed. */
-static bool tell_administration(struct session *session, struct request *request)
+/* Note in the audit what only administrators do. False: the request has failed. */
+static bool audit_administration(struct session *session, struct request *request)
 {
     enum command_category category;
     char title[COMMAND_LOWER_SIZE];
@@ -582,7 +582,7 @@ static bool start_next(struct session *session)
         request->rights = session->rights; /* which the store's threads may ask */
         request->acl = acl_keep(session->engine->acl);
     }
-    if (may_be_administration(request) && !tell_administration(session, request))
+    if (may_be_administration(request) && !audit_administration(session, request))
         return true;
     request->command->start(request);
     return true;

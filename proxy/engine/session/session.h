@@ -28,8 +28,8 @@ struct session {
     char *certified;               /* the user whom its certificate names; NULL: nobody */
     const struct acl_user *rights; /* in engine->acl: what it may do; NULL: it has to log in */
     struct account *account;       /* whose it is */
-    bool counted;                  /* among the account's connections */
-    bool crowded;                  /* and that is one too many */
+    bool counted;                  /* as one of the account's connections */
+    bool crowded;                  /* and is one too many of them: gets BUSY */
     bool logged_in;                /* by a password, or a certificate that names a user */
     bool logging_in;               /* its password is being checked: nothing is parsed meanwhile */
     int64_t opened_ms, active_ms;
@@ -52,7 +52,7 @@ struct session {
     struct request *awaited; /* nothing is sent before its reply: one packet, not two; or NULL */
     bool deferred;           /* the last output waited for reads: not twice in a row */
     struct audit_wait unaudited; /* nothing is sent before its ticket is on disk */
-    bool untold;   /* the audit could not take what it has to: nothing is sent any more */
+    bool untold;   /* its event did not get into the audit: nothing is sent any more */
     size_t unsent; /* bytes that were taken from `out` and are held until they have left */
     size_t share;  /* of the room for replies: what is in `out` and unsent, where that is much */
     size_t bytes;  /* that are counted in its account: of requests, queued ones, that share */
@@ -95,13 +95,13 @@ static inline const char *session_user(const struct session *session)
     return session == NULL ? ACL_DEFAULT_USER : account_name(session->account);
 }
 
-/* Tell the audit; user and address are filled in. Where the event is durable, what the session
- * sends from now on waits until it is on disk. */
+/* Note an event in the audit, with the session's user and address. If it is a durable one, what the
+ * session sends from now on waits until it is on disk. */
 void session_audit(struct session *session, struct audit_note note);
 /* The same for what a request has done, whose connection may be gone. */
 void request_audit(const struct request *request, struct audit_note note);
-/* May a command begin of which one of these events may come? False: it has to be on disk, and the
- * audit cannot be written now: the request has failed. */
+/* May a command begin that may cause one of these events? False: the event would have to be on
+ * disk, and the audit cannot be written; the request has failed. */
 bool request_may_audit(struct request *request, uint32_t events);
 
 /* For the history. NULL: a client that is gone. */

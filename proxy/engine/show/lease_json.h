@@ -16,7 +16,7 @@ struct shown_lease {
 struct shown_lease lease_shown(struct engine *engine, const struct held_shown *held);
 /* Append {"resource":...}. */
 void lease_json(struct engine *engine, const struct shown_lease *lease, struct buf *json);
-/* Does it wait, or did it only ask? */
+/* Does it wait in line? Else it only asks, or was passed over. */
 bool waiter_is_shown(const struct waiter *waiter);
 
 /* It borrows the names. */

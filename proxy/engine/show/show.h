@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the daemon's page shows, as JSON: how all is, the leases, one resource. All of it is only
- * looked at; nothing here changes a lease.
+/* What the daemon's page shows, as JSON: how the daemon is, the list of leases, one resource. And
+ * the one thing that the page does: REVOKE.
  *
  * Times end in _ms: milliseconds since 1970, or a duration. Names are JSON strings as in events. */
 #ifndef STOCKADE_ENGINE_SHOW_H
@@ -24,8 +24,8 @@ struct show_counts {
 };
 
 struct show_counts show_counts(const struct engine *engine);
-/* Whose eyes it is for: names that its user may not read are left out. `rights` NULL: all is shown.
- * The acl is kept by its owner. */
+/* Who looks: names that this user may not read are left out. `rights` NULL: all are shown. Who has
+ * made it keeps the acl. */
 struct reader {
     struct acl *acl;
     const struct acl_user *rights;
@@ -36,9 +36,9 @@ static inline bool reader_may(struct reader reader, struct bytes name)
     return reader.rights == NULL || acl_may_touch(reader.rights, name, ACL_READS);
 }
 
-/* Append the members of the state, without braces: "version":"0.1.0",... Costs the same whatever
- * there is. `service_uri` is shown as it is: without a password. Commits count that came after
- * `earlier`. */
+/* Append the members of the state, without braces: "version":"0.1.0",... It takes no longer with
+ * many leases. `service_uri` is shown as it is, so it must have no password. The times of commits
+ * are of those since `earlier`. */
 void show_state(struct engine *engine, const char *service_uri, const struct show_counts *earlier,
                 struct reader reader, struct buf *json);
 /* Can a lease be granted? False: `why` is one line. */
@@ -84,7 +84,7 @@ bool lists_know(struct bytes sort);
 /* Ask for a window, whose sort is known. False: too many lists are being made, and on_end will not
  * be called. Else it is called, maybe before this returns. */
 bool lists_ask(struct lists *lists, struct window *window);
-/* Nobody wants it any more; on_end is not called. */
+/* Drop a window that waits: on_end will not be called. */
 void lists_cancel(struct window *window);
 /* Do the next step. Return whether there is more to do. */
 bool lists_work(struct lists *lists);

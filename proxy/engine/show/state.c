@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How all is, in one look: what the page shows first, and each second again. */
+/* The daemon's state, which the page shows at its top and each second again; and refusals. */
 #include "fence/base/json.h"
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/show/lease_json.h"
