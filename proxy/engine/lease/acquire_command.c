@@ -49,8 +49,9 @@ static bool parse_option(struct request *request, size_t *at, struct acquire_opt
         options->id = request->argv[value];
         return true;
     }
-    request_fail(request, STK_ERR, "syntax error: %s [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL]",
-                 request->command->name);
+    request_fail(
+        request, STK_ERR, "syntax error: %s takes [WAIT ms%s] [OWNER owner] [ID id] [EPHEMERAL]",
+        request->command->name, request->command->start == lease_acquire ? " | QUEUE" : "");
     return false;
 }
 

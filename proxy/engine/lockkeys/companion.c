@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys that lock libraries have beside a lock key, and what they ask of them. None of them holds
- * data here; other commands on them are data commands as on any key.
+/* Keys that lock libraries have beside a lock key, and the commands that they send for them. These
+ * read no data; any other command on such a key is a data command as on any key.
  *
  *   redisson_lock_token:{KEY}        GET: RFencedLock.getToken(), the newest token
  *   redisson_unlock_latch:{KEY}:ID   DEL: forget an unlock
@@ -23,7 +23,8 @@ static const char *last(struct bytes text, char c)
     return memrchr(text.data, c, text.len);
 }
 
-/* The lock key in what is behind Redisson's prefix: in braces, but where it has some itself. */
+/* Return the lock key behind Redisson's prefix. Redisson puts it in braces, unless it has its own.
+ */
 static struct bytes redisson_key(struct bytes rest, bool has_id)
 {
     const char *brace = last(rest, '}'), *colon = last(rest, ':');
@@ -35,7 +36,7 @@ static struct bytes redisson_key(struct bytes rest, bool has_id)
     return rest;
 }
 
-/* The resource of lock:NAME, as a part of the key that ends with NAME. */
+/* Is lock:NAME a lock key? `resource` is its resource, as a part of `name`. */
 static bool signal_resource(const struct engine *engine, struct bytes name, struct bytes *resource)
 {
     static const struct bytes lock = BYTES_LITERAL("lock:");
@@ -77,7 +78,7 @@ enum lock_companion lock_companion_of(const struct engine *engine, struct bytes 
     return LOCK_COMPANION_NONE;
 }
 
-/* GET redisson_lock_token:{KEY}: what the last grant was, held or not, as a counter would say. */
+/* GET redisson_lock_token:{KEY}: the newest token, held or not. */
 
 static enum stk_error token_run(struct store_op *op, struct store_txn *txn)
 {
@@ -100,7 +101,7 @@ void lock_companion_token(struct request *request)
     request_run(request, false, token_run, request_done);
 }
 
-/* DEL: there was nothing. */
+/* DEL of a latch or signal: there is nothing to remove. */
 void lock_companion_del(struct request *request)
 {
     resp_int(&request->reply, 0);

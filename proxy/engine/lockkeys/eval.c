@@ -43,7 +43,7 @@ void lock_texts_free(struct lock_texts *texts)
     free(texts);
 }
 
-/* By its SHA1, in any case of its digits; NULL: not known. */
+/* Find a script by its SHA1, in upper or lower case; NULL: not known. */
 static const struct lock_script *find(const struct engine *engine, struct bytes sha1)
 {
     const struct lock_texts *texts = engine->lock_keys->texts;
@@ -60,7 +60,7 @@ static const struct lock_script *find(const struct engine *engine, struct bytes 
     return script;
 }
 
-/* By its text, whose SHA1 goes to `sha1`; NULL: not known. */
+/* Find a script by its text, and write the text's SHA1; NULL: not known. */
 static const struct lock_script *find_text(struct engine *engine, struct bytes text,
                                            char sha1[LOCK_SHA1_SIZE])
 {
@@ -100,7 +100,7 @@ void lock_eval_prepare(struct request *request)
         request->order = ORDER_LEASE;
 }
 
-/* KEYS and ARGV of a call, as views of its words: places count from 1. */
+/* Where KEYS and ARGV are among the request's words. Their places count from 1, as in Lua. */
 struct call {
     struct request *request;
     size_t keys, args;

@@ -54,7 +54,7 @@ struct lock_texts;
 struct lock_texts *lock_texts_new(void);
 void lock_texts_free(struct lock_texts *texts);
 
-/* run.c: what is asked of the leases behind lock keys. */
+/* run.c: a command on the leases behind lock keys. */
 struct lock_ask {
     const struct lock_form *form;
     const struct bytes *keys; /* the first lock key, and the others behind it; borrowed */
@@ -63,8 +63,8 @@ struct lock_ask {
     const struct bytes *values; /* for each key its own; or NULL */
     int64_t ttl_ms;
     bool adds;                     /* ttl_ms is added to what is left */
-    bool extends_only;             /* LOCK_TAKES_FREE does not count */
-    struct bytes channel, message; /* told of a release; or empty */
+    bool extends_only;             /* a free lease is not taken, whatever the form's flags */
+    struct bytes channel, message; /* where a release is published, and as what; or empty */
 };
 /* Do it, and finish the request with the form's reply. */
 void lock_run_start(struct request *request, const struct lock_ask *ask);

@@ -61,7 +61,7 @@ static void finish(struct lock_run *run)
     request_finish(request);
 }
 
-/* `why`: of STK_STORE, as store_op's. */
+/* Remember why it fails. `why`: with STK_STORE, the store operation's. */
 static void note_failure(struct lock_run *run, enum stk_error error, const char *reason,
                          const char *why)
 {
@@ -82,7 +82,7 @@ static void fail(struct lock_run *run, enum stk_error error, const char *reason,
 
 static void take_next(struct lock_run *run);
 
-/* One of the leases that were taken, from the last one on. */
+/* Give back the last one of the leases that were taken, then the one before. */
 static void give_back(struct lock_run *run);
 
 static void on_given_back(struct release *release)
@@ -186,7 +186,8 @@ static int by_resource(const void *a, const void *b)
     return bytes_compare(one->resource, other->resource);
 }
 
-/* In the order of their names, the same for everybody. */
+/* Take all, in the order of their names: that is the same for everybody, so two that cross do not
+ * deny each other. */
 static void take(struct lock_run *run)
 {
     const char *why = NULL;
@@ -309,7 +310,7 @@ static void release(struct lock_run *run, enum release_kind kind)
     release_start(&run->release);
 }
 
-/* What follows the looks, for the item it is at. */
+/* Do to each item, from run->at on, what the verb asks; then finish. */
 static void next(struct lock_run *run)
 {
     enum release_kind kind = run->form->flags & LOCK_ONE_HOLD ? RELEASE_HOLD : RELEASE_ALL;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A command on lock keys under way, as its form's reply reads it. */
+/* A command on lock keys that is under way: run.c fills it in, and the form's reply reads it. */
 #ifndef STOCKADE_ENGINE_LOCK_RUN_H
 #define STOCKADE_ENGINE_LOCK_RUN_H
 
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
 
-/* One key. What is known of its lease was true when it was looked at. */
+/* One key. What is said of its lease was so when the lease was looked at. */
 struct lock_item {
     struct bytes resource, value;
-    struct bytes as;   /* the owner: the value, as its user's own */
-    struct buf scoped; /* where that is another text */
+    struct bytes as;   /* the lease's owner: the value with its user (scope.h) */
+    struct buf scoped; /* the text of `as`, where it is not the value's */
     bool locked;       /* somebody has it */
     bool mine;         /* the value has it */
     bool was_mine;     /* its time is over, but nobody has had it since the value */
-    bool done;         /* what was to be done was done to it */
+    bool done;         /* the verb was done to it */
     int64_t token;     /* the value's */
     int64_t left_ms, holds;
-    int64_t until_ms; /* TAKE: it is held so long */
+    int64_t until_ms; /* TAKE: when its lease ends */
     struct buf owner; /* who has it; empty where the grant is on its way */
 };
 
@@ -34,11 +34,11 @@ struct lock_run {
     size_t done; /* so many of them */
 
     /* Its own. */
-    enum lock_verb verb; /* what is being done; TAKE where EXTEND finds nobody */
-    bool is_failed;      /* what is taken goes back, then the request fails with: */
+    enum lock_verb verb; /* what is being done: the form's, or TAKE where EXTEND found it free */
+    bool is_failed;      /* once what it has taken is given back, the request fails with: */
     enum stk_error error;
     char reason[160];
-    size_t at; /* the item it is at; of TAKE, so many have been taken */
+    size_t at; /* the item that is worked on; in TAKE, those before it are taken */
     unsigned looks;
     struct acquire acquire;
     struct lease_view view;

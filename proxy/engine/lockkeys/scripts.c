@@ -70,7 +70,7 @@ static void reply_ok_or_error(const struct lock_run *run, struct buf *out)
         reply_error(out);
 }
 
-/* Who is not held at all is let go, too. */
+/* A lock that nobody holds is released, too. */
 static void reply_given_or_error(const struct lock_run *run, struct buf *out)
 {
     if (run->ok)
