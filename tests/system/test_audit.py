@@ -18,7 +18,7 @@ import threading
 
 import pytest
 
-from harness.limits import BUILD, patience, wait_until
+from harness.limits import BUILD, patience, sanitized, wait_until
 from harness.resp import Closed, ReplyError
 from test_page_api import revoke
 
@@ -553,6 +553,22 @@ def test_why_reads_a_past_night_and_tells_what_the_daemon_would_have(rig, tool):
     assert 'SET of "sku:42"' in both and 'SET of "other"' in both
     assert tool.run("why", "nothing", "--audit", audit.path).returncode == 3
     assert tool.run("why", "r", "--audit", audit.path, "--log", audit.path).returncode == 2
+
+
+@pytest.mark.skipif(sanitized(), reason="a sanitizer needs more memory than that")
+def test_of_one_resource_why_keeps_nothing_of_the_others(tmp_path):
+    """However many there are: the grants of 60,000 would not fit into the memory that it gets."""
+    path = tmp_path / "audit"
+    line = ('{"time_ms": %d, "event": "grant", "resource": "r:%d", "token": 1,'
+            ' "reason": "ttl_ms=100 owner=ann"}\n')
+    path.write_text("".join(line % (1700000000000 + n, n) for n in range(60000)))
+    bytes_max = 60 << 20
+    done = subprocess.run(
+        [BUILD / "stockade", "why", "r:7", "--audit", path, "--json"], capture_output=True,
+        text=True, timeout=60, preexec_fn=lambda: resource.setrlimit(
+            resource.RLIMIT_AS, (bytes_max, bytes_max)))
+    assert done.returncode == 0, done
+    assert [hold["owner"] for hold in json.loads(done.stdout)["history"]] == ["ann"]
 
 
 def test_sql_sees_no_heads(rig, tool):

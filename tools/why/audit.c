@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How late a refused command was, and who had overtaken it, is not in its line: the last grants of
- * each resource are kept while the lines are read, and say so. */
+/* A refusal's line says neither how late the command was nor who had overtaken it. The last grants
+ * of its resource do, so they are kept while the lines are read: of one resource where the story is
+ * about one, else of every resource in the file. */
 #include "tools/why/audit.h"
 
 #include <stdlib.h>
@@ -99,11 +100,6 @@ static void set_text(void *entry, const struct story_field *fields, size_t count
 #define SET_REFUSAL(refusal, name, text)                                                           \
     set_text((refusal), refusal_fields, REFUSAL_FIELDS, (name), (text))
 
-static bool is_told(const struct reader *reader, struct bytes resource)
-{
-    return reader->story->resource != NULL && bytes_equal(resource, buf_bytes(&reader->name));
-}
-
 /* "ttl_ms=N owner=OWNER" */
 static struct bytes read_grant_reason(struct bytes reason, int64_t *ttl_ms)
 {
@@ -142,7 +138,7 @@ static void take_grant(struct reader *reader, struct json_object *line, struct b
     set(&grant->owner, owner);
     set(&grant->address, line_text(line, "address"));
     buf_clear(&grant->end);
-    if (!is_told(reader, resource)) {
+    if (reader->story->resource == NULL) {
         return;
     }
     struct hold *hold = story_add_hold(reader->story);
@@ -156,12 +152,10 @@ static void take_grant(struct reader *reader, struct json_object *line, struct b
     SET_HOLD(hold, "address", line_text(line, "address"));
 }
 
-/* The newest hold of this token; NULL: it is not told. */
-static struct hold *find_hold(struct reader *reader, struct bytes resource, int64_t token)
+/* Return the newest hold of this token; NULL: it is not in the story. */
+static struct hold *find_hold(struct story *story, int64_t token)
 {
-    struct story *story = reader->story;
-
-    for (size_t i = is_told(reader, resource) ? story->holds_count : 0; i > 0; i--) {
+    for (size_t i = story->holds_count; i > 0; i--) {
         if (story->holds[i - 1].token == token) {
             return &story->holds[i - 1];
         }
@@ -175,7 +169,7 @@ static void take_end(struct reader *reader, struct json_object *line, struct byt
     int64_t token = line_number(line, "token"), time_ms = line_number(line, "time_ms");
     struct bytes end = revoked ? BYTES_LITERAL("revoked") : line_text(line, "reason");
     struct grant *grant = find_grant(past_of(reader, resource), token);
-    struct hold *hold = find_hold(reader, resource, token);
+    struct hold *hold = find_hold(reader->story, token);
 
     if (grant != NULL && grant->ended_ms == STORY_NONE) {
         grant->ended_ms = time_ms;
@@ -193,9 +187,6 @@ static void take_end(struct reader *reader, struct json_object *line, struct byt
 
 static void take_refusal(struct reader *reader, struct json_object *line, struct bytes resource)
 {
-    if (reader->story->resource != NULL && !is_told(reader, resource)) {
-        return;
-    }
     struct refusal *refusal = story_add_refusal(reader->story);
     struct past *past = past_of(reader, resource);
     int64_t token = line_number(line, "token");
@@ -220,18 +211,20 @@ static void take_refusal(struct reader *reader, struct json_object *line, struct
         SET_REFUSAL(refusal, "newest_owner", buf_bytes(&newest->owner));
         SET_REFUSAL(refusal, "newest_address", buf_bytes(&newest->address));
     }
-    struct hold *hold = find_hold(reader, resource, token);
+    struct hold *hold = find_hold(reader->story, token);
     if (hold != NULL) {
         hold->refused++;
     }
 }
 
+/* Lines of other resources are skipped at once: nothing of them is kept. */
 static void take_line(void *context, struct json_object *line)
 {
     struct reader *reader = context;
     struct bytes event = line_text(line, "event"), resource = line_text(line, "resource");
 
-    if (event.data == NULL || resource.data == NULL || line_number(line, "time_ms") == STORY_NONE) {
+    if (event.data == NULL || resource.data == NULL || line_number(line, "time_ms") == STORY_NONE ||
+        (reader->story->resource != NULL && !bytes_equal(resource, buf_bytes(&reader->name)))) {
         return;
     }
     if (bytes_equal(event, BYTES_LITERAL("grant"))) {

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Reading lines, and JSON in them by json-c. */
 #include "tools/why/lines.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of lines that are JSON objects: the daemon's log and its audit. They are read line by line,
- * and no more is kept than is told, so that they may be of any size. */
+/* Files of lines that are JSON objects: the daemon's log and its audit. They may be of any size:
+ * they are read line by line, and only the newest holds and refusals are kept. */
 #ifndef STOCKADE_TOOLS_WHY_LINES_H
 #define STOCKADE_TOOLS_WHY_LINES_H
 
