@@ -373,6 +373,19 @@ static void append_json(struct buf *out, struct bytes resource, const stk_reply 
     buf_append_text(out, "}");
 }
 
+/* Return a name as a terminal may show it: control characters become dots. Free it. */
+static char *shown_text(struct bytes text)
+{
+    char *shown = mem_alloc(text.len + 1);
+
+    for (size_t i = 0; i < text.len; i++) {
+        unsigned char byte = (unsigned char)text.data[i];
+        shown[i] = byte < 0x20 || byte == 0x7f ? '.' : (char)byte;
+    }
+    shown[text.len] = '\0';
+    return shown;
+}
+
 static int lease(struct query *query)
 {
     const char *key = query->settings.key, *words[] = {"LEASE", key};
@@ -389,13 +402,13 @@ static int lease(struct query *query)
         append_json(out, bytes_of(key), reply);
         buf_append_text(out, "\n");
     } else if (bytes_equal(answer_entry_text(reply, "state"), BYTES_LITERAL("held"))) {
-        buf_append_text(out, "held by \"");
-        buf_append_bytes(out, answer_entry_text(reply, "owner"));
+        char *owner = shown_text(answer_entry_text(reply, "owner"));
         buf_printf(out,
-                   "\" under token %" PRId64 ", %" PRId64 " ms left, %" PRId64 " holds, %" PRId64
-                   " waiting\n",
-                   answer_entry_number(reply, "token"), answer_entry_number(reply, "ttl_ms"),
+                   "held by \"%s\" under token %" PRId64 ", %" PRId64 " ms left, %" PRId64
+                   " holds, %" PRId64 " waiting\n",
+                   owner, answer_entry_number(reply, "token"), answer_entry_number(reply, "ttl_ms"),
                    answer_entry_number(reply, "holds"), answer_entry_number(reply, "waiters"));
+        free(owner);
     } else {
         buf_printf(out, "free, newest token %" PRId64 "\n", answer_entry_number(reply, "token"));
     }
@@ -429,19 +442,6 @@ static int revoke(struct query *query)
     return CLI_OK;
 }
 
-/* A cell of the table; free it. What would move the cursor is shown as a dot. */
-static char *cell_text(struct bytes text)
-{
-    char *cell = mem_alloc(text.len + 1);
-
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char byte = (unsigned char)text.data[i];
-        cell[i] = byte < 0x20 || byte == 0x7f ? '.' : (char)byte;
-    }
-    cell[text.len] = '\0';
-    return cell;
-}
-
 static char *cell_number(const stk_reply *lease, const char *name)
 {
     char digits[24];
@@ -465,15 +465,14 @@ static void add_row(struct listing *listing, struct bytes name, const stk_reply 
     if (listing->query->settings.json) {
         buf_append_text(out, listing->rows == 0 ? "[\n  " : ",\n  ");
         append_json(out, name, lease);
-        answer_print(&listing->query->answer);
     } else {
-        row[0] = cell_text(name);
-        row[1] = cell_text(answer_entry_text(lease, "state"));
+        row[0] = shown_text(name);
+        row[1] = shown_text(answer_entry_text(lease, "state"));
         row[2] = cell_number(lease, "token");
         row[3] = cell_number(lease, "ttl_ms");
         row[4] = cell_number(lease, "holds");
         row[5] = cell_number(lease, "waiters");
-        row[6] = cell_text(answer_entry_text(lease, "owner"));
+        row[6] = shown_text(answer_entry_text(lease, "owner"));
     }
     listing->rows++;
 }
@@ -533,9 +532,11 @@ static int list_leases(struct query *query, const stk_reply *names)
     for (size_t i = 0; i < count && error == STK_OK; i += CHUNK) {
         error = add_rows(&listing, names, i, i + CHUNK < count ? i + CHUNK : count);
     }
-    if (json) {
+    if (error != STK_OK) {
+        buf_clear(&query->answer.out); /* the answer is the error alone */
+    } else if (json) {
         buf_printf(&query->answer.out, "%s]\n", listing.rows == 0 ? "[" : "\n");
-    } else if (error == STK_OK && listing.rows > 0) {
+    } else if (listing.rows > 0) {
         print_table(&listing);
     }
     for (size_t i = 0; i < listing.rows * COLUMNS; i++) {

@@ -126,6 +126,12 @@ def test_lease_tells_who_holds_and_for_how_long(cli, local, key):
     assert cli.json("lease", key)["state"] == "free"
 
 
+def test_an_owner_cannot_draw_on_the_terminal(cli, local, key):
+    local.client().token(key, 60000, "OWNER", b"\x1b[2Jmallory \xc3\xa9\x07")
+    assert '".[2Jmallory é."' in cli("lease", key)
+    assert "\x1b" not in cli("leases", key)
+
+
 def test_revoke_retires_the_token(cli, local, key):
     assert "never" in cli("revoke", key, code=NO)
     client = local.client()
@@ -156,6 +162,16 @@ def test_leases_lists_many(cli, local, key):
     client = local.client()
     client.pipeline([("ACQUIRE", f"{key}/{n}", 60000) for n in range(1200)])
     assert len(cli.json("leases", key + "/*")) == 1200
+
+
+def test_a_list_that_fails_half_way_is_one_json_value(tool, rig, key):
+    users = rig.folder / "users"
+    users.write_text("user default on nopass ~* +@all -lease\n")
+    users.chmod(0o600)
+    daemon = rig.daemon("--acl-file", users)
+    daemon.client().token(key, 60000)
+    done = tool.run("-u", daemon.uri, "leases", "--json")
+    assert done.returncode == REFUSED and json.loads(done.stdout)["error"] == "NOPERM", done
 
 
 def test_a_value_that_begins_with_a_dash_goes_behind_two(cli, key):
