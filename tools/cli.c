@@ -120,8 +120,8 @@ static bool wants_password(const char *uri)
     return uri_after(uri, "stockade+unix:") != NULL && strstr(uri, "password=") == NULL;
 }
 
-/* Return what is to be said of a URI that may have been meant where the scheme is missing; "" of
- * anything else, and of what has a password. */
+/* Return a hint at the URI that may have been meant where the scheme is missing. "": there is none,
+ * or the text has a password, which must not be shown. */
 static const char *suggest_scheme(const char *said, char meant[MEANT_MAX])
 {
     bool is_path = strchr(said, '/') != NULL || strstr(said, ".db") != NULL;
@@ -140,6 +140,9 @@ const char *cli_uri(struct cli *cli, struct failure *failure)
     char password[PASSWORD_MAX + 1] = "", why[256], meant[MEANT_MAX];
     struct target target;
 
+    if (cli->uri_is_store) {
+        origin = "--store";
+    }
     if (said == NULL) {
         said = environment("STOCKADE_URI");
         origin = "STOCKADE_URI";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every command of `stockade` shares: its place in the command table, its exit codes, and how
- * a failure carries its sentence up to the one place that prints it. */
+/* What every command of `stockade` shares: its place in the command table, its exit codes, and the
+ * options that say which server or store is meant. */
 #ifndef STOCKADE_TOOLS_CLI_H
 #define STOCKADE_TOOLS_CLI_H
 
@@ -23,6 +23,7 @@ enum cli_exit {
 /* What every command takes, anywhere on its line, and what comes of it. */
 struct cli {
     const char *uri;           /* -u; NULL: not given */
+    bool uri_is_store;         /* `uri` was given as --store: for messages */
     const char *password_file; /* --password-file; NULL: not given */
     struct buf full_uri;       /* cli_uri's answer */
 };

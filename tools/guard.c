@@ -142,6 +142,7 @@ static int run(int (*function)(struct answer *, const struct settings *),
     }
     if (settings.store != NULL) {
         cli->uri = settings.store;
+        cli->uri_is_store = true;
     }
     struct answer answer = {.command = table->command, .json = settings.json, .cli = cli};
     int code = function(&answer, &settings);

@@ -173,6 +173,9 @@ static enum options_result refuse_unknown(const struct option_table *table, void
         }
         if (nearest.word != NULL && nearest.slips > 0) {
             buf_printf(&why, "; did you mean --%s?", nearest.word);
+        } else if (nearest.word != NULL && strchr(word, '=') != NULL) {
+            buf_clear(&why); /* getopt refuses the value only */
+            buf_printf(&why, " has a value, and --%s takes none", nearest.word);
         }
     } else if (operand_next(table, settings, &field) != NULL) {
         bool negative = word[1] >= '0' && word[1] <= '9';

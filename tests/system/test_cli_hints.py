@@ -90,6 +90,11 @@ ROWS = {
         r"postgresql://\*\*\*@127.0.0.1:1/shop: connection .* failed: Connection refused"),
     "an option with a slip": (
         (*CLIENT, "set", "k", "5", "--tokne", "1"), 2, r"did you mean --token\?"),
+    "a value for an option that takes none": (
+        (*CLIENT, "get", "k", "--json=yes"), 2, "--json=yes has a value, and --json takes none"),
+    "a guard in what is no store": (
+        ("{build}/stockade", "guard", "list", "--store", "s.db"), 2,
+        "--store: a URI begins with .* did you mean sqlite:s.db"),
     "a daemon's option with a slip": (
         (*DAEMON, "--lisen", "127.0.0.1:0"), 2, r"did you mean --listen\?"),
     "a command with a slip": (

@@ -135,7 +135,7 @@ def test_the_log_comes_by_stdin_too(log, tool):
 
 
 def test_wrong_usage_and_a_log_that_is_not_there(why, log, tmp_path):
-    assert "RESOURCE or --log FILE is missing" in why(code=USAGE)
+    assert "RESOURCE, --log FILE or --audit FILE is missing" in why(code=USAGE)
     assert "one word too many" in why("a", "b", code=USAGE)
     assert "from 1 to" in why("a", "--count", "0", code=USAGE)
     assert "No such file" in why("--log", tmp_path / "none", code=FAILED)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `stockade why`: who held a resource, who was refused and how late, from the daemon's history or
- * from its log. */
+/* `stockade why`: who held a resource, who was refused and how late, from the daemon's history, its
+ * log or its audit. */
 #include <inttypes.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -187,8 +187,8 @@ int why_run(struct cli *cli, int argc, char **argv)
     }
     const char *file = settings.audit != NULL ? settings.audit : settings.log;
     if (settings.resource == NULL && file == NULL) {
-        fprintf(stderr, "%s: RESOURCE or --log FILE is missing; see %s --help\n", table.command,
-                table.command);
+        fprintf(stderr, "%s: RESOURCE, --log FILE or --audit FILE is missing; see %s --help\n",
+                table.command, table.command);
         return CLI_USAGE;
     }
     if (settings.audit != NULL && settings.log != NULL) {
