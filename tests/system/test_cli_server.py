@@ -116,6 +116,8 @@ def test_a_password_that_is_wrong_or_missing_is_told(tool, locked, key):
         done = tool.run("get", key, env=with_env(tool, URI=locked.uri, **env))
         assert done.returncode == 1 and "uthentication" in done.stderr or \
             "username-password" in done.stderr, done
+    done = tool.run("-u", locked.uri, "top", "--json")
+    assert done.returncode == 1 and "UNREACHABLE" not in done.stdout, done
     empty = tool.folder / "empty"
     empty.write_text("\n")
     for path, said in ((empty, "one line"), (tool.folder / "none", "No such file")):

@@ -58,8 +58,8 @@ static const struct option_table table = {
              "2000 each time, and says how many it has looked at so far. Keys: / for a filter,\n"
              "w r o t l to sort by waiters, resource, owner, token or time left (again: turned\n"
              "round), arrows and page keys to scroll, p to pause, q to quit.\n\n"
-             "exit codes: 0 done, 1 no terminal, 2 wrong usage, 69 (with --json) the server\n"
-             "cannot be reached",
+             "exit codes: 0 done, 1 no terminal, or refused, 2 wrong usage, 69 (with --json) the\n"
+             "server cannot be reached",
     OPTION_ROWS(rows),
     .operands = {{"MATCH", offsetof(struct settings, match)}},
     .operand_is_optional = true,
@@ -125,10 +125,8 @@ static int print_snapshots(struct top *top)
 
     for (int64_t i = 0; i <= top->settings.count; i++) {
         if (watch_look(&top->watch, 0, 0) != WATCH_DONE) {
-            return top->signals.ending != 0
-                       ? 128 + top->signals.ending
-                       : answer_refuse(answer, ANSWER_UNREACHABLE, stk_error_code(STK_UNREACHABLE),
-                                       top->watch.why);
+            return top->signals.ending != 0 ? 128 + top->signals.ending
+                                            : answer_fail(answer, top->watch.error);
         }
         if (i > 0) {
             append_snapshot(&answer->out, &top->watch, (size_t)top->settings.rows);

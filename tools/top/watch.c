@@ -38,6 +38,7 @@ static enum watch_result failed(struct watch *watch, enum stk_error error)
         watch->away_ms = now();
     }
     watch->is_away = true;
+    watch->error = error;
     watch->counted_ms = 0; /* it may be another process when it is back */
     for (size_t i = 0; i < RATES; i++) {
         watch->rates[i] = -1;

@@ -33,9 +33,10 @@ struct watch {
     const char *uri;   /* borrowed */
     const char *match; /* the daemon's pattern; NULL: all */
     stk_client *client;
-    bool is_away;    /* the last look had no answer */
-    char why[200];   /* then: why */
-    int64_t away_ms; /* since when */
+    bool is_away;         /* the last look had no answer */
+    enum stk_error error; /* then: of that look */
+    char why[200];        /* and what it means */
+    int64_t away_ms;      /* since when */
 
     char version[32];
     int64_t up_s, clients, waiting;
