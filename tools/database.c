@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Libpq, loaded when it is first needed (store/postgresql/libpq.h); poll bounds the waits. */
 #include "tools/database.h"
 
 #include <poll.h>
@@ -38,7 +39,11 @@ bool database_open(struct database *database, const char *uri)
         database_close(database);
         return false;
     }
-    return database_do(database, NULL, "SET client_min_messages = error", NULL);
+    if (!database_do(database, NULL, "SET client_min_messages = error", NULL)) {
+        database_close(database);
+        return false;
+    }
+    return true;
 }
 
 void database_close(struct database *database)
