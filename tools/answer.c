@@ -51,15 +51,15 @@ int answer_fail(struct answer *answer, enum stk_error error)
     const char *message = stk_message(), *code = stk_error_code(error);
 
     switch (error) {
-    case STK_STALE: return answer_refuse(answer, ANSWER_STALE, code, message);
-    case STK_RANGE: return answer_refuse(answer, ANSWER_NO, code, message);
-    case STK_HELD: return answer_refuse(answer, ANSWER_HELD, code, "another holds the lease");
+    case STK_STALE: return answer_refuse(answer, CLI_STALE, code, message);
+    case STK_RANGE: return answer_refuse(answer, CLI_NOTHING, code, message);
+    case STK_HELD: return answer_refuse(answer, CLI_HELD, code, "another holds the lease");
     case STK_LEASEDOWN:
     case STK_BUSY:
     case STK_TIMEOUT:
     case STK_UNSURE:
     case STK_PROTOCOL:
-    case STK_UNREACHABLE: return answer_refuse(answer, ANSWER_UNREACHABLE, code, message);
+    case STK_UNREACHABLE: return answer_refuse(answer, CLI_UNREACHABLE, code, message);
     default: return answer_refuse(answer, CLI_FAILED, code, message);
     }
 }

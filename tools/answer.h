@@ -17,13 +17,6 @@ enum {
     ANSWER_LIMIT_MS = 5000, /* for each call */
 };
 
-enum {
-    ANSWER_NO = 3,           /* nothing there, or not enough left */
-    ANSWER_UNREACHABLE = 69, /* EX_UNAVAILABLE of sysexits.h: also a server that is not able now */
-    ANSWER_HELD = 75,        /* EX_TEMPFAIL */
-    ANSWER_STALE = 76,
-};
-
 /* For the help. */
 #define ANSWER_EXITS                                                                               \
     "exit codes: 0 done, 1 refused, 2 wrong usage, 3 nothing there (or fewer left than asked\n"    \

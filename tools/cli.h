@@ -14,8 +14,12 @@
 
 enum cli_exit {
     CLI_OK = 0,
-    CLI_FAILED = 1, /* a promise was broken, or the work could not be done */
-    CLI_USAGE = 2,  /* the command line makes no sense */
+    CLI_FAILED = 1,       /* a promise was broken, or the work could not be done */
+    CLI_USAGE = 2,        /* the command line makes no sense */
+    CLI_NOTHING = 3,      /* nothing there, or not enough left */
+    CLI_UNREACHABLE = 69, /* EX_UNAVAILABLE of sysexits.h; also: the server cannot do it now */
+    CLI_HELD = 75,        /* EX_TEMPFAIL: another holds the lease */
+    CLI_STALE = 76,       /* the token is stale; of `lock`: the lease was lost */
 };
 
 #define CLI_DEFAULT_URI "stockade://127.0.0.1:7379"

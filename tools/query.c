@@ -196,7 +196,7 @@ static int get(struct query *query)
     } else if (stk_reply_count(reply) > 0) {
         append_hash(query, reply);
     } else {
-        code = answer_refuse(&query->answer, ANSWER_NO, "NONE", "nothing there");
+        code = answer_refuse(&query->answer, CLI_NOTHING, "NONE", "nothing there");
     }
     stk_reply_free(reply);
     return code;
@@ -229,7 +229,7 @@ static int refuse_take(struct query *query, stk_lease *lease)
     (void)snprintf(message, sizeof message, "%" PRId64 " left, %s asked for%s; nothing taken",
                    stk_reply_integer(reply), settings->value, least);
     stk_reply_free(reply);
-    return answer_refuse(&query->answer, ANSWER_NO, stk_error_code(STK_RANGE), message);
+    return answer_refuse(&query->answer, CLI_NOTHING, stk_error_code(STK_RANGE), message);
 }
 
 /* Send the command under the token that was given, or under a lease of its own, which ends by its
@@ -397,7 +397,7 @@ static int lease(struct query *query)
         return code;
     }
     if (stk_reply_type(reply) != STK_ARRAY) {
-        code = answer_refuse(&query->answer, ANSWER_NO, "NONE", "was never leased");
+        code = answer_refuse(&query->answer, CLI_NOTHING, "NONE", "was never leased");
     } else if (query->settings.json) {
         append_json(out, bytes_of(key), reply);
         buf_append_text(out, "\n");
@@ -430,7 +430,7 @@ static int revoke(struct query *query)
         return answer_fail(&query->answer, error);
     }
     if (token == 0) {
-        return answer_refuse(&query->answer, ANSWER_NO, "NONE", "was never leased");
+        return answer_refuse(&query->answer, CLI_NOTHING, "NONE", "was never leased");
     }
     if (query->settings.json) {
         answer_text(&query->answer.out, "{", "resource", bytes_of(key));

@@ -30,12 +30,6 @@
 #include "tools/options.h"
 
 enum {
-    LOCK_UNREACHABLE = 69, /* EX_UNAVAILABLE of sysexits.h */
-    LOCK_HELD = 75,        /* EX_TEMPFAIL */
-    LOCK_LOST = 76,
-};
-
-enum {
     DAY_MS = 24 * 3600 * 1000,
     ANSWER_LIMIT_MS = 5000,
     RELEASE_LIMIT_MS = 3000,
@@ -182,15 +176,15 @@ static int complain_of_acquire(const struct lock *lock, enum stk_error error)
     case STK_HELD:
         fprintf(stderr, "stockade lock: another holds %s, still after %" PRId64 " ms\n", resource,
                 lock->settings.wait_ms);
-        return LOCK_HELD;
+        return CLI_HELD;
     case STK_TIMEOUT:
     case STK_UNREACHABLE:
         fprintf(stderr, "stockade lock: cannot reach the server: %s\n", why);
-        return LOCK_UNREACHABLE;
+        return CLI_UNREACHABLE;
     default:
         fprintf(stderr, "stockade lock: no lease on %s: %s %s\n", resource, stk_error_code(error),
                 why);
-        return error == STK_STALE || error == STK_UNKNOWN ? LOCK_LOST : LOCK_UNREACHABLE;
+        return error == STK_STALE || error == STK_UNKNOWN ? CLI_STALE : CLI_UNREACHABLE;
     }
 }
 
@@ -434,7 +428,7 @@ static int run(struct lock *lock, char **program)
         fprintf(stderr, "stockade lock: the lease on %s was lost before the program had ended\n",
                 lock->settings.resource);
     }
-    return atomic_load(&lock->lost) == STK_STALE || lock->ending == LOSING ? LOCK_LOST : code;
+    return atomic_load(&lock->lost) == STK_STALE || lock->ending == LOSING ? CLI_STALE : code;
 }
 
 /* Return how many words there are before "--". */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each connection has a row of cells, labelled with its client's name, its owner's or its address.
- * Where there are more rows than ROWS_MAX, those that were refused stay, then those who came last;
- * the others share one row. Crosses lie over bars: they are what is looked for. */
+/* Each connection has a row of cells. Of more than ROWS_MAX rows, those with refused commands have
+ * a place first, then those who came last; the others share one row. Crosses are drawn over bars:
+ * they are what people look for. */
 #include "tools/why/lane.h"
 
 #include <stdio.h>
@@ -88,7 +88,7 @@ static void find_rows(struct lane *lane, size_t *of_holds, size_t *of_refusals)
     }
 }
 
-/* Return whether `a` is rather to be shown than `b`. */
+/* Return whether `a` has a place before `b`. */
 static bool is_before(const struct row *a, const struct row *b)
 {
     if ((a->refusals > 0) != (b->refusals > 0)) {
@@ -143,7 +143,7 @@ static void fill_grid(struct lane *lane, const size_t *of_holds, const size_t *o
     }
 }
 
-/* Cut to LABEL_MAX, without the quotes that log_quoted adds. */
+/* Write what stands before a row: the client's name, its owner's or its address. */
 static void label_of(const struct lane *lane, size_t place, char label[LABEL_MAX + 1])
 {
     if (lane->others > 0 && place == ROWS_MAX - 1) {

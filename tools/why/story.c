@@ -57,9 +57,9 @@ const struct story_field refusal_fields[REFUSAL_FIELDS] = {
     TEXT(refusal, newest_address),
 };
 
-const struct story_field in_line_fields[IN_LINE_FIELDS] = {
-    COUNT(in_line, place),  TEXT(in_line, owner),     TEXT(in_line, client),
-    TEXT(in_line, address), TIME(in_line, waited_ms), TEXT(in_line, way),
+const struct story_field waiter_fields[WAITER_FIELDS] = {
+    COUNT(waiter, place),  TEXT(waiter, owner),     TEXT(waiter, client),
+    TEXT(waiter, address), TIME(waiter, waited_ms), TEXT(waiter, way),
 };
 
 /* Arrays grow when their count is a power of two. */
@@ -85,12 +85,12 @@ struct refusal *story_add_refusal(struct story *story)
     return refusal;
 }
 
-struct in_line *story_add_in_line(struct story *story)
+struct waiter *story_add_waiter(struct story *story)
 {
     story->line = grown(story->line, story->line_count, sizeof *story->line);
-    struct in_line *one = &story->line[story->line_count++];
-    *one = (struct in_line){.place = 0};
-    return one;
+    struct waiter *waiter = &story->line[story->line_count++];
+    *waiter = (struct waiter){.place = 0};
+    return waiter;
 }
 
 static void free_texts(void *entry, const struct story_field *fields, size_t count)
@@ -198,7 +198,7 @@ void story_free(struct story *story)
         free_texts(&story->refusals[i], refusal_fields, REFUSAL_FIELDS);
     }
     for (size_t i = 0; i < story->line_count; i++) {
-        free_texts(&story->line[i], in_line_fields, IN_LINE_FIELDS);
+        free_texts(&story->line[i], waiter_fields, WAITER_FIELDS);
     }
     free(story->holds);
     free(story->refusals);
@@ -250,8 +250,8 @@ void story_append_refusals(struct buf *json, const struct story *story)
                    refusal_fields, REFUSAL_FIELDS);
 }
 
-void story_append_line(struct buf *json, const struct story *story)
+void story_append_waiters(struct buf *json, const struct story *story)
 {
-    append_entries(json, story->line, story->line_count, sizeof *story->line, in_line_fields,
-                   IN_LINE_FIELDS);
+    append_entries(json, story->line, story->line_count, sizeof *story->line, waiter_fields,
+                   WAITER_FIELDS);
 }

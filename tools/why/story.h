@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of a resource's past, or of a night: holds and refused commands, as the daemon's
- * HISTORY and REFUSALS tell them (or lines of its log), the oldest first. */
+/* What is known of a resource's past, or of a night: holds and refused commands, the oldest first.
+ * They come from the daemon's HISTORY and REFUSALS, from its log or from its audit. */
 #ifndef STOCKADE_TOOLS_WHY_STORY_H
 #define STOCKADE_TOOLS_WHY_STORY_H
 
@@ -32,8 +32,8 @@ struct refusal {
     struct buf newest_owner, newest_address;
 };
 
-/* Who waits now. */
-struct in_line {
+/* One who waits in line now. */
+struct waiter {
     int64_t place, waited_ms;
     struct buf owner, client, address;
     struct buf way; /* "wait", on its connection; "queue" */
@@ -47,22 +47,22 @@ struct story_field {
     bool is_time;  /* milliseconds, from 0 to those of the year 9999 */
     bool may_miss; /* STORY_NONE is a value; else 0 stands for it */
 };
-enum { HOLD_FIELDS = 12, REFUSAL_FIELDS = 14, IN_LINE_FIELDS = 6 };
+enum { HOLD_FIELDS = 12, REFUSAL_FIELDS = 14, WAITER_FIELDS = 6 };
 extern const struct story_field hold_fields[HOLD_FIELDS];
 extern const struct story_field refusal_fields[REFUSAL_FIELDS];
-extern const struct story_field in_line_fields[IN_LINE_FIELDS];
+extern const struct story_field waiter_fields[WAITER_FIELDS];
 
 struct story {
     const char *resource; /* NULL: all of them */
-    const char *log;      /* the file that it was read from; NULL: a daemon has told it */
-    bool is_audit;        /* that file is an audit: it tells of holds, too */
+    const char *log;      /* the file that it was read from; NULL: it is a daemon's answer */
+    bool is_audit;        /* that file is an audit, which has holds, too */
     int64_t now_ms;       /* the daemon's time; of a log, STORY_NONE */
 
     struct hold *holds; /* owned */
     size_t holds_count;
     struct refusal *refusals; /* owned */
     size_t refusals_count;
-    struct in_line *line; /* owned; the next one first */
+    struct waiter *line; /* owned; the next one first */
     size_t line_count;
     int64_t left_out;  /* refusals before these */
     int64_t bad_lines; /* of the log */
@@ -77,14 +77,14 @@ struct story {
 /* Make room for one more at the end, all zero, and return it. */
 struct hold *story_add_hold(struct story *story);
 struct refusal *story_add_refusal(struct story *story);
-struct in_line *story_add_in_line(struct story *story);
+struct waiter *story_add_waiter(struct story *story);
 /* Leave out all but the newest `count` refusals, or holds. */
 void story_keep_refusals(struct story *story, size_t count);
 void story_keep_holds(struct story *story, size_t count);
 /* Give an empty `entry` the value of a field. A time that nobody can mean is missing. */
 void story_set_text(void *entry, const struct story_field *field, struct bytes text);
 void story_set_number(void *entry, const struct story_field *field, int64_t number);
-/* The newest come first on the wire. */
+/* Put the oldest first: on the wire the newest come first. */
 void story_reverse(struct story *story);
 /* Return the moment at which the hold ended, or until which it is known to last. */
 int64_t story_hold_until(const struct story *story, const struct hold *hold);
@@ -97,6 +97,6 @@ void story_free(struct story *story);
 /* Append an array of JSON objects: the entries with their fields. */
 void story_append_holds(struct buf *json, const struct story *story);
 void story_append_refusals(struct buf *json, const struct story *story);
-void story_append_line(struct buf *json, const struct story *story);
+void story_append_waiters(struct buf *json, const struct story *story);
 
 #endif

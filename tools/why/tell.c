@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds and refusals are two lists in order of time; telling merges them. A hold stands at its
- * grant, with how it ended, so that each is told once. */
+/* Sentences from holds and refusals, merged in order of time. A hold has one sentence, at the time
+ * of its grant, which also says how it ended. */
 #include "tools/why/tell.h"
 
 #include <inttypes.h>
@@ -43,7 +43,7 @@ static void append_quoted(struct buf *out, struct bytes name)
     buf_append_text(out, log_quoted(name, quoted, sizeof quoted));
 }
 
-/* Without the quotes: where it cannot be taken for a part of the sentence. */
+/* Escaped, without quotes: for words that nobody takes for a part of the sentence. */
 static void append_escaped(struct buf *out, struct bytes word)
 {
     buf_append_text(out, TERM_NAME(word, TERM_NAME_MAX));
@@ -67,9 +67,8 @@ static void append_more(struct buf *out, bool *begun, const char *text)
     *begun = true;
 }
 
-/* "ann" (client "shop-1", 127.0.0.1:5012), or what of that is known. An owner that the daemon has
- * made up says nothing to anybody, so the client's name comes first, then, or the address. NULL:
- * not known. */
+/* Append "ann" (client "shop-1", 127.0.0.1:5012), or what of that is known; NULL is not known. An
+ * owner that the daemon made up is left out: it says nothing to people. */
 static void append_who(struct buf *out, const struct buf *owner, const struct buf *client,
                        const struct buf *user, const struct buf *address)
 {
@@ -201,8 +200,7 @@ static void begin_line(struct buf *out, int64_t time_ms, char day[TELL_TIME_MAX]
     buf_printf(out, "  %s  ", tell_time(time_ms, clock));
 }
 
-/* The daemon's words for the end of a hold, and ours: of the hold, and of the lease in a refusal.
- */
+/* The daemon's word for how a hold ended, and ours: in the hold's sentence, and in a refusal's. */
 static const struct {
     const char *end, *of_hold, *of_lease;
 } ends[] = {
@@ -332,18 +330,19 @@ void tell_events(struct buf *out, const struct story *story)
     }
 }
 
-void tell_line(struct buf *out, const struct story *story)
+void tell_waiters(struct buf *out, const struct story *story)
 {
     if (story->line_count == 0) {
         return;
     }
     buf_append_text(out, "\nIn line now:\n");
     for (size_t i = 0; i < story->line_count; i++) {
-        const struct in_line *one = &story->line[i];
-        buf_printf(out, "  %" PRId64 ". ", one->place);
-        append_who(out, &one->owner, &one->client, NULL, &one->address);
-        buf_printf(out, ", for %s%s.\n", TERM_DURATION(one->waited_ms),
-                   bytes_equal(buf_bytes(&one->way), BYTES_LITERAL("queue")) ? ", by QUEUE" : "");
+        const struct waiter *waiter = &story->line[i];
+        buf_printf(out, "  %" PRId64 ". ", waiter->place);
+        append_who(out, &waiter->owner, &waiter->client, NULL, &waiter->address);
+        buf_printf(out, ", for %s%s.\n", TERM_DURATION(waiter->waited_ms),
+                   bytes_equal(buf_bytes(&waiter->way), BYTES_LITERAL("queue")) ? ", by QUEUE"
+                                                                                : "");
     }
     if (story->waiters > (int64_t)story->line_count) {
         buf_printf(out, "  and %" PRId64 " more; --count N shows more.\n",

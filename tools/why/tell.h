@@ -13,7 +13,7 @@ const char *tell_time(int64_t time_ms, char out[TELL_TIME_MAX]);
 /* Append one line: the state now, how many leases, how many refusals and how late. */
 void tell_summary(struct buf *out, const struct story *story);
 /* Append a sentence for each who waits, the next one first. */
-void tell_line(struct buf *out, const struct story *story);
+void tell_waiters(struct buf *out, const struct story *story);
 /* Append a sentence for each hold and each refusal, in order of time. */
 void tell_events(struct buf *out, const struct story *story);
 

@@ -92,7 +92,7 @@ static void append_json(struct buf *out, const struct story *story)
         buf_append_text(out, ", \"history\": ");
         story_append_holds(out, story);
         buf_append_text(out, ", \"waiters\": ");
-        story_append_line(out, story);
+        story_append_waiters(out, story);
     }
     buf_append_text(out, ", \"refusals\": ");
     story_append_refusals(out, story);
@@ -138,7 +138,7 @@ static void append_text(struct buf *out, const struct story *story)
         buf_append_text(out, "\n");
         tell_events(out, story);
     }
-    tell_line(out, story);
+    tell_waiters(out, story);
     append_beginning(out, story);
     buf_free(&lane);
 }
@@ -163,7 +163,7 @@ static bool read_log(struct answer *answer, struct story *story, int64_t count, 
 static int tell(struct answer *answer, const struct story *story)
 {
     if (!story->is_leased && story->holds_count + story->refusals_count == 0) {
-        return answer_refuse(answer, ANSWER_NO, "NONE",
+        return answer_refuse(answer, CLI_NOTHING, "NONE",
                              story->is_audit      ? "nothing of it is in the audit"
                              : story->log != NULL ? "nothing was refused, as far as the log tells"
                                                   : "was never leased");

@@ -65,7 +65,7 @@ static void read_all(struct story *story, const stk_reply *replies)
                    stk_reply_at(refusals, i));
     }
     for (size_t i = 0; i < stk_reply_count(line); i++) {
-        read_entry(story_add_in_line(story), in_line_fields, IN_LINE_FIELDS, stk_reply_at(line, i));
+        read_entry(story_add_waiter(story), waiter_fields, WAITER_FIELDS, stk_reply_at(line, i));
     }
     story->now_ms = time_of(stk_reply_at(replies, 3));
     story_reverse(story);
