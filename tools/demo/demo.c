@@ -18,7 +18,7 @@ bool demo_set_contender(void *settings, const char *text, struct failure *failur
     struct sale *sale = settings;
 
     if (sale->named_count == CONTENDERS_MAX) {
-        return failure_set(failure, "is given too often");
+        return failure_set(failure, "is given more than %d times", CONTENDERS_MAX);
     }
     sale->named[sale->named_count++] = text;
     return true;

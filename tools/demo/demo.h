@@ -155,10 +155,8 @@ bool buyer_sql(struct buyer *buyer, const char *doing, struct database_answer *a
                const char *sql, const char *const *params);
 /* Sleep until the next try for a lock, some 20 ms. */
 void buyer_pause(void);
-/* Return the monotonic clock's time, which all processes share. */
-int64_t buyer_now_us(void);
 /* Note that another may act on the article from `mark` on: a token, or the time at which a grant or
- * write was sent. */
+ * write was sent, in microseconds of clock_monotonic, which all processes share. */
 void buyer_passes(struct buyer *buyer, int sku, int64_t mark);
 /* Return whether it has passed to another since `mark`: our token, or the time of our answer. */
 bool buyer_has_passed(const struct buyer *buyer, int sku, int64_t mark);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "fence/base/clock.h"
 #include "tools/demo/oversell.h"
 
 /* The parameters of a statement. */
@@ -108,7 +109,7 @@ static enum purchase plain_lock_take(struct buyer *buyer, const char *owner, int
     char ttl[NUMBER_MAX];
 
     while (!buyer_is_late(buyer)) {
-        int64_t asked_us = buyer_now_us();
+        int64_t asked_us = clock_now_us(&clock_monotonic);
         struct database_answer answer;
         if (!buyer_sql(buyer, "taking the lock", &answer,
                        "UPDATE lock"
@@ -118,7 +119,7 @@ static enum purchase plain_lock_take(struct buyer *buyer, const char *owner, int
             return PURCHASE_FAILED;
         }
         if (answer.rows == 1) {
-            *granted_us = buyer_now_us();
+            *granted_us = clock_now_us(&clock_monotonic);
             buyer_passes(buyer, 0, asked_us);
             buyer_note(buyer, TRACE_LOCKED, 0, 0);
             return PURCHASE_MADE;

@@ -199,7 +199,7 @@ static enum purchase buy(struct buyer *buyer)
     }
     while (hear(buyer, line)) {
         if (strcmp(line, "work") == 0) {
-            int64_t granted_us = buyer_now_us();
+            int64_t granted_us = clock_now_us(&clock_monotonic);
             buyer_passes(buyer, 0, granted_us);
             buyer_note(buyer, TRACE_LOCKED, 0, 0);
             oversell_work(buyer);

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "fence/base/check.h"
+#include "fence/base/clock.h"
 #include "fence/base/mem.h"
 #include "tools/demo/oversell.h"
 #include "tools/demo/redis_lock.h"
@@ -71,10 +72,10 @@ static enum purchase no_lock_buy(struct buyer *buyer)
     if (purchase != PURCHASE_MADE) {
         return purchase;
     }
-    int64_t read_us = buyer_now_us();
+    int64_t read_us = clock_now_us(&clock_monotonic);
     oversell_work(buyer);
     buyer_note_stale(buyer, buyer_has_passed(buyer, 0, read_us), false);
-    int64_t write_us = buyer_now_us();
+    int64_t write_us = clock_now_us(&clock_monotonic);
     if (!stock_write(buyer, stock - 1)) {
         return PURCHASE_FAILED;
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See redis_lock.h. */
+/* The lock is at KEY:lock; who waits asks again until the sale is over. */
 #include "tools/demo/redis_lock.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ enum purchase redis_lock_take(struct buyer *buyer, int sku, const char *key, con
                               int64_t *granted_us)
 {
     while (!buyer_is_late(buyer)) {
-        int64_t asked_us = buyer_now_us();
+        int64_t asked_us = clock_now_us(&clock_monotonic);
         redisReply *reply = client_call(&buyer->client, "SET %s:lock %s NX PX %lld", key, value,
                                         (long long)buyer->sale->ttl_ms);
         if (reply == NULL || reply->type == REDIS_REPLY_ERROR) {
@@ -32,7 +32,7 @@ enum purchase redis_lock_take(struct buyer *buyer, int sku, const char *key, con
         bool taken = reply->type == REDIS_REPLY_STATUS;
         freeReplyObject(reply);
         if (taken) {
-            *granted_us = buyer_now_us();
+            *granted_us = clock_now_us(&clock_monotonic);
             buyer_passes(buyer, sku, asked_us);
             buyer_note(buyer, TRACE_LOCKED, sku, 0);
             return PURCHASE_MADE;

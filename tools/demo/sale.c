@@ -120,14 +120,6 @@ void buyer_pause(void)
     (void)nanosleep(&delay, NULL);
 }
 
-int64_t buyer_now_us(void)
-{
-    struct timespec now;
-
-    check(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
 void buyer_passes(struct buyer *buyer, int sku, int64_t mark)
 {
     raise_to(&buyer->ledger->newest[sku], mark);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Who notes an event takes the next place in the array; its kind, written last, says that it is
+ * whole. */
 #include "tools/report/trace.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <time.h>
 
-#include "fence/base/check.h"
+#include "fence/base/clock.h"
 #include "fence/base/mem.h"
 #include "tools/crew.h"
 
@@ -21,14 +22,6 @@ struct trace {
     _Atomic size_t count; /* may be more than there is room for */
     struct event events[TRACE_MAX];
 };
-
-static int64_t now_us(void)
-{
-    struct timespec now;
-
-    check(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 struct trace *trace_open(void)
 {
@@ -67,7 +60,7 @@ void trace_note(struct trace *trace, unsigned who, enum trace_kind kind, int sku
     size_t at = atomic_fetch_add(&trace->count, 1);
     if (at < TRACE_MAX) {
         struct event *event = &trace->events[at];
-        event->at_us = now_us();
+        event->at_us = clock_now_us(&clock_monotonic);
         event->value = value;
         event->who = (uint16_t)who;
         event->sku = sku;
