@@ -110,7 +110,7 @@ static bool judge_file(struct judge *judge, const struct part *part, bool last,
     return true;
 }
 
-/* What is to be told, and how. */
+/* What the chains are held against, and what came of them so far. */
 struct verdict {
     const struct settings *settings;
     struct store_audit_head *heads; /* the store's */
@@ -233,7 +233,7 @@ static bool judge_all(struct verdict *verdict, struct part *parts, size_t count,
                       struct failure *failure)
 {
     for (size_t from = 0, to; from < count; from = to) {
-        /* What does not say where it belongs is judged by itself, and fails. */
+        /* A file that names no chain is judged by itself, and fails. */
         for (to = from + 1; to < count && parts[from].number > 0 &&
                             strcmp(parts[to].begins.id, parts[from].begins.id) == 0;
              to++) {
@@ -245,8 +245,7 @@ static bool judge_all(struct verdict *verdict, struct part *parts, size_t count,
     return true;
 }
 
-/* Chains that the store knows and nobody gave a file of: an older one, or one that was taken away.
- */
+/* Name the chains that the store knows and no file is of: old ones, or taken away. */
 static void tell_others(struct verdict *verdict)
 {
     for (size_t i = 0; i < verdict->heads_count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `stockade backup`, `restore`, `check` and `move`: which store is meant, and how people see and
- * stop the work; then each command's words and numbers. The work itself is store/maintenance.h's.
- * They work on the store itself, not through a server.
+/* `stockade backup`, `restore`, `check` and `move`. What they share comes first: choosing the
+ * store, showing progress, stopping on a signal; then the options and the output of each. The work
+ * itself is done by store/maintenance.h, on the store, not through a server.
  *
  * The store is chosen as the daemon chooses it, but for its config file: flag, environment,
  * default; or by -u, where that is a store's. */
@@ -48,7 +48,7 @@ struct store_command {
             "sqlite:PATH or postgresql://... (STOCKADE_STORE, or sqlite:./stockade.db)", NULL      \
     }
 
-/* Is it a store's URI? Complains where it is not. */
+/* Return whether that is a store's URI; complain if not. */
 static bool check_store(const struct store_command *command, const char *uri, const char *origin)
 {
     char why[MAINTENANCE_WHY_MAX];
@@ -141,9 +141,7 @@ static bool watch_step(void *context, const char *doing, int64_t done, int64_t t
     return true;
 }
 
-/* Return what the work calls meanwhile: it shows how far the work is, and ends it where a signal
- * came.
- */
+/* Return what the work calls meanwhile: it shows progress, and gives up after a signal. */
 static struct maintenance_watch store_command_watch(struct store_command *command)
 {
     return (struct maintenance_watch){.step = watch_step, .context = command};
@@ -279,7 +277,7 @@ static const struct option_table check_table = {
 
 struct check_run {
     struct store_command command; /* first: the watch's context is this */
-    int64_t told;
+    int64_t printed;              /* findings, as JSON */
 };
 
 static void print_finding(void *context, const char *kind, const char *text)
@@ -291,7 +289,7 @@ static void print_finding(void *context, const char *kind, const char *text)
         term_line(&check->command.term, "%s: %s", kind, text);
         return;
     }
-    printf("%s\n  {\"kind\": \"%s\", \"text\": ", check->told++ > 0 ? "," : "{\"findings\": [",
+    printf("%s\n  {\"kind\": \"%s\", \"text\": ", check->printed++ > 0 ? "," : "{\"findings\": [",
            kind);
     json_string(&json, bytes_of(text));
     (void)fwrite(json.data, 1, json.len, stdout);
@@ -304,8 +302,9 @@ static void print_end(struct check_run *check, const struct audit_call *call)
     if (check->command.settings.json) {
         printf("%s], \"ok\": %s, \"findings_count\": %" PRId64 ", \"resources\": %" PRId64
                ", \"values\": %" PRId64 ", \"receipts\": %" PRId64 ", \"guards\": %" PRId64 "}\n",
-               check->told > 0 ? "\n" : "{\"findings\": [", call->findings == 0 ? "true" : "false",
-               call->findings, call->resources, call->values, call->receipts, call->guards);
+               check->printed > 0 ? "\n" : "{\"findings\": [",
+               call->findings == 0 ? "true" : "false", call->findings, call->resources,
+               call->values, call->receipts, call->guards);
         return;
     }
     term_line(&check->command.term, "%s%s: %s resources, %s values, %s receipts, %s guards",
@@ -319,7 +318,7 @@ static void print_end(struct check_run *check, const struct audit_call *call)
 
 int check_run(struct cli *cli, int argc, char **argv)
 {
-    struct check_run check = {.told = 0};
+    struct check_run check = {.printed = 0};
     struct store_command *command = &check.command;
     char why[MAINTENANCE_WHY_MAX];
     int exit_code;
@@ -402,7 +401,7 @@ int move_run(struct cli *cli, int argc, char **argv)
         text_print(why + strlen(why), sizeof why - strlen(why),
                    "; the old store may be closed already: run the same command again, it does "
                    "the rest");
-        command.signals.ending = 0; /* it was not as if nothing had been */
+        command.signals.ending = 0; /* else it would say that nothing was changed */
     }
     if (!moved) {
         return store_command_close(&command, why);

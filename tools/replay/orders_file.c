@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See orders_file.h. */
+/* Lines by zlib, which reads plain files, too; CSV and order lines by hand. */
 #include "tools/replay/orders_file.h"
 
 #include <errno.h>

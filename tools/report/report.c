@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The page: its style and its script are built in. */
 #include "tools/report/report.h"
 
 #include <errno.h>

@@ -21,9 +21,8 @@ static bool add_command(void *settings, const char *text, struct failure *failur
 {
     struct settings *all = settings;
 
-    (void)failure;
     if (all->command_count == COMMANDS_MAX)
-        return false;
+        return failure_set(failure, "is given more than %d times", COMMANDS_MAX);
     all->commands[all->command_count++] = text;
     return true;
 }
