@@ -5,16 +5,18 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import types
 
 import pytest
 
 from harness.limits import BUILD, REPO, patience
 
 sys.path.insert(0, str(REPO / "tools"))
-from bench import durable, guard, peers, postgres, report  # noqa: E402
+from bench import durable, guard, peers, postgres, report, waiting  # noqa: E402
 from bench.measure import Case, Contender  # noqa: E402
 from bench.server import BenchError  # noqa: E402
 
@@ -84,6 +86,14 @@ def test_a_server_that_lost_what_it_acknowledged_fails_the_benchmark(tmp_path):
             durable.check("redis", server, 100)
     finally:
         server.stop()
+
+
+def test_a_server_that_does_not_reply_fails_the_benchmark(monkeypatch):
+    monkeypatch.setattr(waiting, "REPLY_S_MAX", 0.2, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = types.SimpleNamespace(port=silent.getsockname()[1])
+        with pytest.raises(BenchError, match="no reply within"):
+            waiting.order(server, 1)
 
 
 def test_the_guard_lets_little_pass_and_nothing_that_it_does_not_know():

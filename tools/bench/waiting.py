@@ -12,13 +12,14 @@ from bench.peers import encode
 from bench.server import BenchError
 
 WAIT_MS = 600000
+REPLY_S_MAX = 60
 
 
 class Client:
     """Sends one command and takes its reply when it is there."""
 
     def __init__(self, server):
-        self.sock = socket.create_connection(("127.0.0.1", server.port))
+        self.sock = socket.create_connection(("127.0.0.1", server.port), timeout=REPLY_S_MAX)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, *words):
@@ -26,7 +27,10 @@ class Client:
 
     def take(self):
         """A whole reply: those asked for here are short."""
-        reply = self.sock.recv(4096)
+        try:
+            reply = self.sock.recv(4096)
+        except TimeoutError:
+            raise BenchError(f"no reply within {REPLY_S_MAX} s") from None
         if not reply.endswith(b"\r\n") or reply[:1] == b"-":
             raise BenchError(f"the server said {reply!r}")
         return reply
@@ -36,8 +40,10 @@ class Client:
         return self.take()
 
     def wait_for_waiters(self, key, count):
+        end = time.monotonic() + REPLY_S_MAX
         while not self.call("LEASE", key).endswith(b"waiters\r\n:%d\r\n" % count):
-            pass
+            if time.monotonic() > end:
+                raise BenchError(f"not {count} in line for {key} within {REPLY_S_MAX} s")
 
 
 def token_of(reply):
@@ -50,7 +56,8 @@ def quantile(values, part):
 
 
 def pass_on(holder, waiter, watch, key, token):
-    """The lease goes from one to the other. Milliseconds from RELEASE to the grant, new token."""
+    """Pass the lease from one to the other. Return the milliseconds from RELEASE to the grant, and
+    the new token."""
     waiter.send("ACQUIRE", key, WAIT_MS, "WAIT", WAIT_MS)
     watch.wait_for_waiters(key, 1)
     sent = time.perf_counter()
@@ -60,7 +67,10 @@ def pass_on(holder, waiter, watch, key, token):
         selector.register(holder.sock, selectors.EVENT_READ)
         selector.register(waiter.sock, selectors.EVENT_READ)
         while selector.get_map():
-            for ready, _ in selector.select():
+            events = selector.select(REPLY_S_MAX)
+            if not events:
+                raise BenchError(f"no grant within {REPLY_S_MAX} s of a release")
+            for ready, _ in events:
                 selector.unregister(ready.fileobj)
                 if ready.fileobj is waiter.sock:
                     granted = time.perf_counter()
