@@ -45,11 +45,12 @@ static const struct option_row rows[] = {
 static const struct option_table table = {
     .command = "stockade audit verify",
     .usage = "stockade audit verify FILE... [--store URI] [options]",
-    .about = "Tells whether each line of an audit is the one that was written, and whether lines\n"
-             "were removed, added or moved. Give the files of a chain together, in any order. A\n"
-             "file that was cut at its end is found with the store only, which has seen its head.\n"
-             "The daemon may be at work.\n\n"
-             "exit codes: 0 whole, 1 something was changed, or cannot be read, 2 wrong usage",
+    .about =
+        "Tells whether each line of an audit is the one that was written, and whether lines\n"
+        "were removed, added or moved. Give the files of a chain together, in any order. That\n"
+        "a file was cut at its end shows with --store only: the store knows how far it went.\n"
+        "The daemon may be at work.\n\n"
+        "exit codes: 0 whole, 1 something was changed, or cannot be read, 2 wrong usage",
     OPTION_ROWS(rows),
     .operands = {{"FILE", offsetof(struct settings, file)}},
     .more = add_file,

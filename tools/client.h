@@ -69,8 +69,8 @@ enum acquire_reply {
 
 /* Read the reply to ACQUIRE. */
 enum acquire_reply lease_of(const redisReply *reply, struct lease *lease);
-/* Return whether RELEASE has done no harm: a lease that has run out meanwhile (STALE), or that will
- * (BUSY), delays nobody for long. False for any other error, and for NULL. */
+/* Return whether RELEASE was answered by OK, by STALE (the lease had run out) or by BUSY (it will
+ * run out): none of these delays anybody for long. False for any other error, and for NULL. */
 bool lease_released(const redisReply *reply);
 /* Take the reply to ACQUIRE and free it; false where there is no grant. */
 bool lease_taken(struct client *client, const char *key, redisReply *reply, struct lease *lease);

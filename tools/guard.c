@@ -35,9 +35,10 @@ static const struct option_row list_rows[] = {STORE_ROW, JSON_ROW};
 static const struct option_table create_table = {
     .command = "stockade guard create",
     .usage = "stockade guard create TABLE COLUMN PREFIX [options]",
-    .about = "Guards a table: from now on a row changes only in a transaction that presents the\n"
-             "token of the resource PREFIX followed by the row's COLUMN. For a guard that was\n"
-             "damaged the same restores it.\n\n" ANSWER_EXITS,
+    .about =
+        "Guards a table: from now on a row changes only in a transaction that presents the\n"
+        "token of the resource PREFIX followed by the row's COLUMN. Run it again to restore a\n"
+        "guard that was damaged.\n\n" ANSWER_EXITS,
     OPTION_ROWS(change_rows),
     .operands = {{"TABLE", offsetof(struct settings, table)},
                  {"COLUMN", offsetof(struct settings, column)},

@@ -31,8 +31,7 @@ static void options_help(const struct option_table *table, bool cli)
     }
     printf("%-*s this text\n", HELP_COLUMN, "  --help, -h");
     if (cli) {
-        printf("%-*s which server or store; and more: see stockade --help\n", HELP_COLUMN,
-               "  -u URI");
+        printf("%-*s which server or store: see stockade --help\n", HELP_COLUMN, "  -u URI");
     }
 }
 

@@ -344,7 +344,7 @@ static const struct option_row move_rows[] = {
     {"from", OPTION_TEXT, offsetof(struct store_settings, from), 0, 0, "URI",
      "the store as it is: sqlite:PATH or postgresql://...", NULL},
     {"to", OPTION_TEXT, offsetof(struct store_settings, to), 0, 0, "URI",
-     "one that was never used, of either kind; made where there is none", NULL},
+     "a store of either kind that was never used; made if there is none", NULL},
 };
 static const struct option_table move_table = {
     .command = "stockade move",

@@ -106,7 +106,7 @@ static void numbers(const struct sale_result *result, int64_t numbers[COLUMNS_MA
     numbers[5] = result->pieces * 1000 / result->took_ms;
 }
 
-/* The honest small print. */
+/* What the table does not say by itself. */
 static const char meaning[] =
     "\n"
     "oversold: sales confirmed to buyers beyond what left the stock (they count in sales/s). A\n"

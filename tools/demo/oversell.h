@@ -30,7 +30,8 @@ struct oversell_stock {
     enum purchase (*read)(struct buyer *buyer, int64_t *stock); /* PURCHASE_MADE: there is some */
     bool (*write)(struct buyer *buyer, int64_t stock);
 };
-/* Read, work, write, as they do who trust in the lock that they were granted at `granted_us`. */
+/* Read, work and write under a lock that was granted at `granted_us`. Nobody asks whether it is
+ * still held: so do programs that trust in their lock. */
 enum purchase oversell_under_lock(struct buyer *buyer, const struct oversell_stock *stock,
                                   int64_t granted_us);
 /* Compare the sales with what is left. Return true. */

@@ -82,8 +82,8 @@ bool oversell_table_clear(struct buyer *referee)
     return buyer_sql(referee, "clearing up", NULL, "DROP TABLE inventory", NULL);
 }
 
-/* The plain lock: a row that says until when it is taken. So do the schedulers' lock libraries that
- * keep their locks in a database. That it ran out meanwhile nobody notices. */
+/* The plain lock: a row that says until when it is taken, as lock libraries for schedulers keep it.
+ * A holder does not notice that it has run out. */
 
 static bool plain_lock_open(struct buyer *referee)
 {
@@ -151,8 +151,9 @@ static enum purchase plain_lock_buy(struct buyer *buyer)
     return purchase;
 }
 
-/* The row lock: a transaction around read, work and write. Nobody is ever late, for everybody waits
- * for the holder however long it takes, and each one who waits needs a connection to wait on. */
+/* The row lock: a transaction around read, work and write. All others wait until the holder
+ * commits, however long that takes, so nobody is ever late. Each of them needs a connection to wait
+ * on. */
 
 static enum purchase row_lock_buy(struct buyer *buyer)
 {

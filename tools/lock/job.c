@@ -98,7 +98,7 @@ int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure
         give_terminal(job, getpgid(parent));
         run(argv, mask, parent, exec_failed[1]);
     }
-    (void)setpgid(job->group, job->group); /* whoever is first */
+    (void)setpgid(job->group, job->group); /* here and in the child: whoever is first */
     (void)close(exec_failed[1]);
     check(write(job->watchdog_pipe, &job->group, sizeof job->group) == (ssize_t)sizeof job->group);
     ssize_t got = read(exec_failed[0], &error, sizeof error);

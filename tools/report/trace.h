@@ -17,7 +17,7 @@ enum trace_kind {
     TRACE_READ,       /* the stock that was read */
     TRACE_PAUSED,     /* is about to be stopped */
     TRACE_WOKEN,
-    TRACE_STALE,    /* the next write is stale and was not refused; or cannot have been */
+    TRACE_STALE,    /* the next write is stale, and is not refused */
     TRACE_WRITTEN,  /* acknowledged; the stock from then on */
     TRACE_REFUSED,  /* a stale write was refused */
     TRACE_SOLD,     /* confirmed; pieces */

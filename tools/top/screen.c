@@ -16,8 +16,8 @@ enum { LINES_ABOVE = 5, LINES_BELOW = 1, ESCAPE = 27, WIDTH_LEAST = 40 };
 enum {
     TOKEN_LEAST = 6,
     TOKEN_MOST = 19,
-    NUMBERS = 20 /* LEFT and WAITERS */,
-    LINE_MAX_COLUMNS = 400
+    NUMBERS = 20, /* LEFT and WAITERS */
+    LINE_MAX_COLUMNS = 400,
 };
 
 bool screen_open(struct screen *screen, struct failure *failure)
@@ -115,7 +115,7 @@ static void draw_choice(const struct screen *screen, const struct watch *watch)
         screen->is_typing ? "_" : "");
 }
 
-/* The widths of what is not given by the screen. */
+/* Widths: the token's as it needs, name and owner share what is left. */
 struct columns {
     int name, owner, token;
 };

@@ -20,7 +20,7 @@ bool lines_read(struct story *story, int64_t count,
 struct bytes line_text(struct json_object *line, const char *name);
 /* A whole number; of anything else, STORY_NONE. */
 int64_t line_number(struct json_object *line, const char *name);
-/* A name as it stands in such lines: equal names are equal texts there, whatever their bytes. */
+/* Return a name as line_text returns it, whatever its bytes, to compare with. Free it. */
 struct buf line_name(const char *name);
 
 #endif
