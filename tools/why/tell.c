@@ -340,9 +340,9 @@ void tell_waiters(struct buf *out, const struct story *story)
         const struct waiter *waiter = &story->line[i];
         buf_printf(out, "  %" PRId64 ". ", waiter->place);
         append_who(out, &waiter->owner, &waiter->client, NULL, &waiter->address);
+        bool queued = bytes_equal(buf_bytes(&waiter->way), BYTES_LITERAL("queue"));
         buf_printf(out, ", for %s%s.\n", TERM_DURATION(waiter->waited_ms),
-                   bytes_equal(buf_bytes(&waiter->way), BYTES_LITERAL("queue")) ? ", by QUEUE"
-                                                                                : "");
+                   queued ? ", by QUEUE" : "");
     }
     if (story->waiters > (int64_t)story->line_count) {
         buf_printf(out, "  and %" PRId64 " more; --count N shows more.\n",
