@@ -60,7 +60,7 @@ static void print_help(void)
            "environment: STOCKADE_URI stands for -u, STOCKADE_PASSWORD_FILE for --password-file;\n"
            "STOCKADE_PASSWORD is the password itself\n\n"
            "exit codes: 0 ok, 1 failed or a promise was broken, 2 wrong usage,\n"
-           "128 + n ended by signal n\n");
+           "128 + n ended by signal n; a command's --help lists those that it has besides\n");
 }
 
 /* Find the command that argv[0..] begins with; `words` is how many of them are its name. */
