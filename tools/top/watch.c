@@ -155,13 +155,15 @@ static void merge_names(struct watch *watch, const stk_reply *names)
 
 static enum watch_result ask_names(struct watch *watch)
 {
-    const char *words[] = {"LEASES", "COUNT", "100000", "MATCH", watch->match};
+    char most[12];
+    const char *words[] = {"LEASES", "COUNT", most, "MATCH", watch->match};
     int64_t begun_ms = now();
     stk_reply *names;
 
     if (begun_ms < watch->names_due_ms) {
         return WATCH_DONE;
     }
+    (void)snprintf(most, sizeof most, "%d", WATCH_LEASES_MAX);
     enum stk_error error =
         stk_command(watch->client, watch->match != NULL ? 5 : 3, words, NULL, &names);
     if (error != STK_OK) {
