@@ -131,6 +131,18 @@ def test_the_demos_take_a_password_too(tool, locked):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_contender_that_takes_no_password_is_left_out_and_none_is_shown(tool, redis):
+    redis("CONFIG", "SET", "requirepass", "secret")
+    uri = redis.uri.replace("://", "://:secret@")
+    done = tool.run("demo", "oversell", "--redis", uri, "--stock", "3", "--stops", "0")
+    assert done.returncode == 0, done.stderr
+    assert "left out: its program takes no password" in done.stdout
+    orders = tool.folder / "orders.csv"
+    orders.write_text("invoice,invoiced_at,sku,quantity,customer\n1,100,A,5,\n")
+    done = tool.run("replay", "--orders", orders, "--lease", uri)
+    assert done.returncode == 0 and "secret" not in done.stdout + done.stderr, done
+
+
 @pytest.mark.parametrize("words, said", [
     ("help", "usage: stockade [-u URI] COMMAND"), ("help --help", "usage: stockade [-u URI]"),
     ("help take", "usage: stockade take KEY N"), ("help demo", "  demo oversell "),

@@ -71,6 +71,9 @@ static bool python_missing(struct sale *sale, const struct client_uri *server,
     if (server->is_unix) {
         return !failure_set(failure, "its program takes host and port, not a unix socket");
     }
+    if (server->login.password[0] != '\0' || server->db != 0) {
+        return !failure_set(failure, "its program takes no password and no database's number");
+    }
     if (sale->python == NULL) {
         sale->python = find_python();
     }
@@ -94,8 +97,8 @@ static bool lock_keys_missing(struct sale *sale, const struct client_uri *server
     redisReply *reply = client_call(&client, "SET lock:%s probe NX PX 10", sale->key);
     found = reply != NULL && reply->type != REDIS_REPLY_ERROR; /* null: granted, and over by now */
     if (!found) {
-        (void)failure_set(failure, "%s has no lock keys: start it with --lock-keys 'lock:*'",
-                          server->text);
+        (void)failure_set(failure, "%s has no lock keys (%s): start it with --lock-keys 'lock:*'",
+                          server->text, reply != NULL ? client_text(reply) : client.failure.text);
     }
     freeReplyObject(reply);
     client_close(&client);

@@ -158,8 +158,11 @@ static bool find_server(struct run *run, struct failure *failure)
     if (!servers_start_stockaded(&run->servers, NULL, lease, failure)) {
         return false;
     }
-    term_line(&run->term, "server: a private stockaded on port %d, leases %s",
-              run->servers.stockade.host.port, lease);
+    struct buf shown = {0};
+    uri_append_masked(&shown, lease);
+    term_line(&run->term, "server: a private stockaded on port %d, leases %.*s",
+              run->servers.stockade.host.port, (int)shown.len, shown.data);
+    buf_free(&shown);
     return true;
 }
 
