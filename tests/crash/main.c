@@ -17,6 +17,8 @@
 #include "tests/disk/fault_memory.h"
 
 enum { FAILURES_TOLD = 4, FAILURES_MAX = 12, PROGRESS_EVERY = 1000 };
+/* Far more than a point takes, or what comes before the first one: SIGALRM ends one that hangs. */
+enum { POINT_SECONDS_MAX = 300 };
 
 static const struct {
     const char *name;
@@ -59,6 +61,7 @@ bool sweep_point(struct sweep *sweep, const char *kind, const char *format, ...)
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
+    alarm(POINT_SECONDS_MAX);
     if (sweep->skip > 0) {
         sweep->skip--;
         return false;
@@ -101,6 +104,7 @@ static void run_sweep(void (*run)(struct sweep *sweep), const struct sweep *opti
         if (pid == 0) {
             struct sweep sweep = *options;
             sweep.skip = seen;
+            alarm(POINT_SECONDS_MAX);
             sqlite3_config(SQLITE_CONFIG_SINGLETHREAD); /* as we are, and it is quicker */
             sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
             sql_memory_install();
@@ -124,13 +128,15 @@ static void run_sweep(void (*run)(struct sweep *sweep), const struct sweep *opti
     }
 }
 
-/* The options, and which sweeps are named. */
+/* Return which sweeps are named, and fill in the options. A word that is neither ends the program.
+ */
 static unsigned parse(int argc, char **argv, struct sweep *options)
 {
     unsigned named = 0;
 
     options->sample = 1;
     for (int i = 1; i < argc; i++) {
+        bool known = true;
         if (strcmp(argv[i], "every") == 0)
             options->every = true;
         else if (strncmp(argv[i], "sample=", 7) == 0)
@@ -139,11 +145,18 @@ static unsigned parse(int argc, char **argv, struct sweep *options)
             options->seed = strtoul(argv[i] + 5, NULL, 10);
         else if (strncmp(argv[i], "point=", 6) == 0)
             options->only = argv[i] + 6;
+        else
+            known = false;
         for (int k = 0; k < SWEEPS; k++) {
             size_t len = strlen(sweeps[k].name);
             if (strcmp(argv[i], sweeps[k].name) == 0 ||
                 (options->only != NULL && strncmp(options->only, sweeps[k].name, len) == 0))
                 named |= 1u << k;
+            known |= strcmp(argv[i], sweeps[k].name) == 0;
+        }
+        if (!known || options->sample == 0) {
+            fprintf(stderr, "crash: what is '%s'? tests/crash/crash.mk tells the words\n", argv[i]);
+            exit(2);
         }
     }
     options->prints = options->only != NULL;
@@ -164,7 +177,7 @@ int main(int argc, char **argv)
     struct sweep options = {.tally = tally};
     unsigned named = parse(argc, argv, &options);
 
-    check(tally != MAP_FAILED && options.sample > 0);
+    check(tally != MAP_FAILED);
     for (int i = 0; i < SWEEPS; i++) {
         size_t before = tally->tried;
         double start = seconds();

@@ -63,14 +63,6 @@ static void remember(struct model_slot *slot, const struct op *op, int resource,
         snprintf(receipt->reply, sizeof receipt->reply, "%s", reply);
 }
 
-const struct model_receipt *model_receipt(const struct model_slot *slot, const struct op *op)
-{
-    for (int i = 0; op->id != 0 && i < slot->receipts_count; i++)
-        if (slot->receipts[i].id == op->id)
-            return &slot->receipts[i];
-    return NULL;
-}
-
 static bool granted(const struct bytes *reply, int64_t *token)
 {
     long long number = 0;

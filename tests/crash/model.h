@@ -75,24 +75,22 @@ struct op {
 const char *op_name(enum op_kind kind);
 /* The name of a slot's resource, into `out` of 16 bytes. */
 const char *model_name(int slot, int resource, char out[16]);
-/* Picks what to do next: up to `max` operations that go out together. */
+/* Pick what to do next: up to `max` operations that go out together. Return how many. */
 int model_pick(const struct model_slot *slot, uint64_t *dice, int *ids, int64_t now_ms,
                struct op *ops, int max);
-/* A request from words between spaces; between tildes, spaces are part of the word. */
+/* Append a request of words between spaces; between tildes, spaces are part of the word. */
 void model_line(struct buf *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* The operation as it goes over the wire. */
+/* Append the operation as it goes over the wire. */
 void model_request(int slot, const struct op *op, struct buf *out);
-/* Does it. `reply` is what was answered, NULL: not known; `token` the one that a grant gave, where
- * there was no reply. Returns false where the reply is not the right one; `expected` says which is
+/* Do it. `reply` is what was answered, NULL: not known; `token` the one that a grant gave, where
+ * there was no reply. Return false where the reply is not the right one; `expected` says which is
  * (text for people, where it is a grant's). */
 bool model_apply(struct model_slot *slot, const struct op *op, const struct bytes *reply,
                  int64_t token, int64_t now_ms, char expected[MODEL_REPLY_MAX]);
 /* The daemon has started anew: what was not released is held for its time again. */
 void model_restart(struct model_slot *slot, int64_t now_ms);
-/* The slot as lines. Where a line begins with '?', it may be missing: clean-up was allowed to
- * remove it. */
+/* Append the slot as lines. Where a line begins with '?', it may be missing: clean-up was allowed
+ * to remove it. */
 void model_lines(const struct model_slot *slot, int64_t now_ms, struct buf *out);
-/* The same for the writes that replies have been lost of: their first reply. */
-const struct model_receipt *model_receipt(const struct model_slot *slot, const struct op *op);
 
 #endif
