@@ -53,10 +53,9 @@ void audit_check(struct auditor *auditor, enum promise promise);
 bool audit_is_never(const struct op *op);
 /* auditor_replies.c */
 void audit_reply(struct auditor *auditor, struct call *call, const redisReply *reply);
-/* How many entries a history has had at most, those of calls that are under way not counted; with
- * them: auditor_past.c. */
+/* Return how many entries a history has had at most, those of calls under way not counted:
+ * auditor_past.c. */
 int64_t audit_entries(const struct auditor *auditor);
-int64_t audit_entries_may(const struct auditor *auditor);
 /* Compare what HISTORY and REFUSALS tell with what their daemon has told before they arrived. */
 void audit_history(struct auditor *auditor, const struct call *call, const redisReply *reply);
 void audit_refusals(struct auditor *auditor, const struct call *call, const redisReply *reply);

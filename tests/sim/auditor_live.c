@@ -111,10 +111,10 @@ static void judge_wait(struct auditor *auditor, const struct call *call)
     const struct daemon *daemon = &world->daemons[call->link->daemon];
     int64_t since_us = free_since_us(world, resource_names[call->resources[0]]);
 
-    if (since_us < 0 || world->trouble_us > since_us)
-        since_us = since_us < 0 ? -1 : world->trouble_us;
     if (since_us < 0)
         return;
+    if (since_us < world->trouble_us)
+        since_us = world->trouble_us;
     if (since_us < call->arrived_us)
         since_us = call->arrived_us;
     audit_check(auditor, P8_LIVE);

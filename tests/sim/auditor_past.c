@@ -11,8 +11,8 @@
 #define CLOCK_ERROR(ms) ((ms) / 100 + 5) /* a daemon's clock runs up to 0.2 % too slow or fast */
 
 /* An entry of a history is of a token that is new in the store, or of an ACQUIRE that enters again.
- * So the entries that came between two moments are at most audit_entries_may() at the second one
- * less audit_entries() at the first. */
+ * So the entries that came between two moments are at most entries_may() at the second one less
+ * audit_entries() at the first. */
 
 static int64_t tokens_sum(const struct auditor *auditor)
 {
@@ -28,7 +28,8 @@ int64_t audit_entries(const struct auditor *auditor)
     return tokens_sum(auditor) + auditor->answered;
 }
 
-int64_t audit_entries_may(const struct auditor *auditor)
+/* The same, with those of calls under way. */
+static int64_t entries_may(const struct auditor *auditor)
 {
     return tokens_sum(auditor) + auditor->asked;
 }
@@ -45,7 +46,7 @@ static bool was_told(const struct auditor *auditor, const struct call *call, int
 static bool is_kept(const struct auditor *auditor, const struct grant *grant)
 {
     return grant->entries_then >= 0 &&
-           audit_entries_may(auditor) - grant->entries_then < DAEMON_HISTORY_MAX;
+           entries_may(auditor) - grant->entries_then < DAEMON_HISTORY_MAX;
 }
 
 static int64_t number_of(const redisReply *map, const char *name)

@@ -308,17 +308,15 @@ static bool has_no_reason_for_down(const struct world *world, const struct call 
 /* Is it an error that the client may get here? */
 static void judge_error(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
-    static const char *const codes[] = {"STALE", "UNKNOWN",   "RANGE",    "BUSY",
-                                        "STORE", "LEASEDOWN", "DEADLOCK", "EXPIRED"};
-    bool leases = call->verb < VERB_DEQUEUE;
+    static const char *const codes[] = {"STALE", "UNKNOWN",  "RANGE",  "BUSY",
+                                        "STORE", "DEADLOCK", "EXPIRED"};
+    bool fits = reply_is_error(reply, "LEASEDOWN") && call->verb < VERB_DEQUEUE &&
+                !has_no_reason_for_down(auditor->world, call);
 
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
-        if (reply_is_error(reply, codes[i])) {
-            auditor->world->tally->replies[i]++;
-            if (i == 5 && (!leases || has_no_reason_for_down(auditor->world, call)))
-                break;
-            return;
-        }
+        fits |= reply_is_error(reply, codes[i]);
+    if (fits)
+        return;
     world_break(auditor->world, P8_LIVE, "client %d got %.*s", call->client, (int)reply->len,
                 reply->str);
 }

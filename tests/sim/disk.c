@@ -195,6 +195,16 @@ static struct store_stats disk_stats(const struct store *base)
     return ((const struct handle *)base)->stats;
 }
 
+static void disk_close(struct store *base)
+{
+    struct handle *handle = of(base);
+
+    check(list_empty(&handle->writes) && list_empty(&handle->reads) && list_empty(&handle->done));
+    if (handle->disk->world->plan->disk == DISK_SQLITE)
+        sqlite_shut(handle);
+    free(handle);
+}
+
 static const struct store_impl disk_impl = {
     .submit = disk_submit,
     .collect = disk_collect,
@@ -251,16 +261,6 @@ void disk_cut_off(struct store *base)
     fail(&handle->writes);
     fail(&handle->reads);
     handle->writes_count = handle->reads_count = 0;
-}
-
-void disk_close(struct store *base)
-{
-    struct handle *handle = of(base);
-
-    check(list_empty(&handle->writes) && list_empty(&handle->reads) && list_empty(&handle->done));
-    if (handle->disk->world->plan->disk == DISK_SQLITE)
-        sqlite_shut(handle);
-    free(handle);
 }
 
 void disk_was_unsure(struct disk *disk)

@@ -15,19 +15,18 @@ struct disk *disk_new(struct world *world);
 void disk_free(struct disk *disk);
 
 /* The store of daemon `number`: its steps belong to `party`, `wake` is called when something is
- * finished. NULL: it cannot be opened now. Ends with disk_close. */
+ * finished. NULL: it cannot be opened now. Ends with store_close. */
 struct store *disk_open(struct disk *disk, int number, struct party *party,
                         void (*wake)(void *context), void *context);
 /* From now on nothing of it reaches the disk: what is queued fails, what comes later is refused. */
 void disk_cut_off(struct store *store);
-void disk_close(struct store *store);
 
 void disk_set_full(struct disk *disk, int64_t ms);
 void disk_refuse_next(struct disk *disk);
 /* The next commit's outcome will be unknown to the daemon that does it. Then the power goes soon,
  * before much else is written, or it does not. */
 void disk_unsure_next(struct disk *disk, bool power_follows);
-/* The power goes off within the next commit: world_power_off is called. */
+/* The power goes off within the next commit: daemon_power_off is called. */
 void disk_tear_next(struct disk *disk);
 /* The power is off, and all daemons are down: what was not synced is gone, in part or in whole. */
 void disk_power_off(struct disk *disk);

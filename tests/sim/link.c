@@ -121,7 +121,7 @@ static void cut_noticed(void *context, struct event *event)
     daemon_turn(&link->world->daemons[link->daemon]);
 }
 
-void link_cut(struct link *link)
+static void link_cut(struct link *link)
 {
     struct world *world = link->world;
 

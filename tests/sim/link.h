@@ -22,9 +22,8 @@ struct link {
 
 struct link *link_open(struct world *world, int client, int daemon);
 void link_send(struct link *link, struct call *call);
-/* By the client, in order. */
+/* The client closes it, once what it has sent has arrived. */
 void link_close(struct link *link);
-void link_cut(struct link *link);
 /* The daemon died: its end is gone. */
 void link_daemon_gone(struct link *link);
 void links_free(struct world *world);

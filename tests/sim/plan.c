@@ -60,7 +60,8 @@ static void make_faults(struct plan *plan, struct rng *rng)
     }
 }
 
-/* From a stream of chance of its own, so that what else a seed means stays as it is. */
+/* Each of these draws from random numbers of its own, so that the rest of a seed's plan stays as it
+ * was. */
 static void choose_masters(struct plan *plan)
 {
     struct rng rng = rng_of(plan->seed, 'Q', 0);
@@ -72,21 +73,18 @@ static void choose_masters(struct plan *plan)
     plan->masters = rng_per_mille(&rng, 800) ? 5 : 3;
 }
 
-/* The same. */
 static void choose_queue(struct plan *plan)
 {
     struct rng rng = rng_of(plan->seed, 'L', 0);
     plan->queue_per_mille = rng_per_mille(&rng, 500) ? 0 : (int)rng_between(&rng, 100, 900);
 }
 
-/* The same. */
 static void choose_looks(struct plan *plan)
 {
     struct rng rng = rng_of(plan->seed, 'H', 0);
     plan->looks_per_mille = rng_per_mille(&rng, 700) ? 0 : (int)rng_between(&rng, 100, 900);
 }
 
-/* The same. */
 static void choose_again(struct plan *plan)
 {
     struct rng rng = rng_of(plan->seed, 'A', 0);

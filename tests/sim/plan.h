@@ -77,11 +77,11 @@ struct plan {
     int64_t ttl_max_ms;
     int64_t forget_ms;
     int batch_max;
-    int logs;            /* how many resources of the kind that most are after */
+    int logs;            /* resources that clients append to: the fewer, the more they compete */
     int weights[8];      /* of what a client does: client_rounds.c */
     int quick_per_mille; /* how much they hurry */
     int queue_per_mille; /* of the ACQUIREs that stand in line by QUEUE, not by WAIT */
-    int looks_per_mille; /* of the rounds after which one asks for the past */
+    int looks_per_mille; /* of the rounds that end with HISTORY or REFUSALS */
     int again_per_mille; /* of the batches of which nothing comes at first: they run once more */
     bool calm_messages;  /* no chance in the time that messages take (a shrunk run) */
     struct fault faults[FAULTS_MAX];

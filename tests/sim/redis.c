@@ -147,11 +147,6 @@ void redis_go_back(struct redis *redis)
     memcpy(redis->keys, redis->marked, sizeof redis->keys);
 }
 
-bool redis_is_down(const struct redis *redis)
-{
-    return redis->down;
-}
-
 int64_t redis_free_since_us(struct redis *redis, const char *name)
 {
     struct redis_key *key = key_of(redis, name);

@@ -37,7 +37,6 @@ void redis_go_back(struct redis *redis);
 void redis_break_links(struct redis *redis);
 /* Per mille of the true speed. */
 void redis_set_rate(struct redis *redis, int64_t per_mille);
-bool redis_is_down(const struct redis *redis);
 /* Return since when nobody has the lock; -1: somebody has it. */
 int64_t redis_free_since_us(struct redis *redis, const char *name);
 

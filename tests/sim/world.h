@@ -43,7 +43,6 @@ struct tally {
     uint64_t moves; /* of owners who got LEASEDOWN and went on at another daemon */
     uint64_t faults[FAULT_KINDS];
     uint64_t checks[PROMISES];
-    uint64_t replies[8]; /* by the first word, auditor.c */
 };
 
 struct world {
