@@ -23,6 +23,7 @@ import time
 
 from harness.cluster import Masters
 from harness.limits import BUILD, wait_until
+from harness.ports import free_port
 from harness.process import Process
 from harness.relay import Relay
 from harness.replicated import Replicated
@@ -41,16 +42,6 @@ OPENING = {"sku:0": 100_000, "sku:1": 150}  # one that lasts, one that is sold o
 DAEMON_START_SECONDS = 20
 HEALED_SECONDS = 60
 LEASE_SECONDS_MAX = 5.0  # no client asks for more than 1.5 s
-
-
-def quiet_port():
-    """One that the kernel gives to nobody by itself: whoever listened there and was killed finds it
-    free when it comes back."""
-    while True:
-        port = random.SystemRandom().randrange(15000, 32000)
-        with contextlib.suppress(OSError):
-            socket.create_server(("127.0.0.1", port)).close()
-            return port
 
 
 class TortureRelay(Relay):
@@ -85,7 +76,7 @@ class Cluster:
         if self.leases == "masters":
             self.masters = Masters(self.rig, replicas=True, by_redis_cli=True)
         if self.leases == "redis":
-            self.redis = self.rig.redis(port=quiet_port(), appendonly=True)
+            self.redis = self.rig.redis(port=free_port(), appendonly=True)
         count = 1 if self.stores == "alone" else 2
         self.group = self.database = None
         self.doors = []
@@ -94,7 +85,7 @@ class Cluster:
             self.database = self.group.database()
             self.doors = [self.group.door(f"d{number}") for number in range(count)]
         self.prefixes = ["AB"[i] + "/" if self.stores == "apart" else "" for i in range(count)]
-        self.ports = [quiet_port() for _ in range(count)]
+        self.ports = [free_port() for _ in range(count)]
         self.redis_relays = [self.relay(self.redis.address) for _ in range(count)
                              if self.redis is not None]
         self.relays = [[self.relay(("127.0.0.1", port)) for port in self.ports]

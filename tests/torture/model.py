@@ -29,7 +29,6 @@ ERRORS = {
     "sell": {"STALE", "UNKNOWN", "RANGE"}, "receipt": set(),
 }
 WRITES = {"set", "swap", "sell"}
-JUDGED = WRITES | {"fget"}
 
 
 def initial(value=None):
