@@ -24,7 +24,7 @@ pytest_plugins = ["harness.late"]
 known = Stalls()
 harness.late.stalls = lambda: known
 
-def stand_still(seconds=1):
+def stand_still(seconds=0.6):
     begun = time.monotonic()
     time.sleep(seconds)
     known.seen.append((begun, time.monotonic()))
@@ -91,62 +91,66 @@ def test_it(FIXTURES):
     """
 
 
-def run(folder, body, fixtures="fresh"):
-    """Returns (how often it was tried, whether it passed, why it was repeated, the output)."""
-    script, report = folder / "test_it.py", folder / "report.xml"
-    script.write_text(HEAD.replace("FIXTURES", fixtures) + body + "\n")
-    (folder / "conftest.py").write_text(CONFTEST)
-    (folder / "stockaded").write_bytes(b"")  # no sanitizer's, so intervals are not stretched
-    done = subprocess.run(["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                           f"--junitxml={report}", script], cwd=folder, check=False,
-                          env={"PYTHONPATH": str(REPO / "tests/system"), "PATH": "/usr/bin:/bin",
-                               "STOCKADE_BUILD": str(folder)},
-                          stdout=subprocess.PIPE, text=True, timeout=60)
-    case = next(ElementTree.parse(report).iter("testcase"))
-    why = [p.get("value") for p in case.iter("property") if p.get("name") == "late"]
-    passed = done.returncode == 0
-    assert done.stdout.count("1 passed" if passed else "1 failed") == 1, done.stdout
-    return len(why) + 1, passed, why, done.stdout
-
-
-@pytest.mark.parametrize("body", [
+LATE = [
     "assert measure(still) < 0.3",
     "wait_until(lambda: still() or len(tries) > 2, 'it is there', 0.3)",
     "wait = Wait(0.3); still(); wait.check('it is there')",
     "reply(still)",
-])
-def test_an_interval_that_was_missed_in_a_stall_is_tried_again(tmp_path, body):
-    tries, passed, why, output = run(tmp_path, body)
-    assert (tries, passed) == (2, True), output
-    assert re.search(r"with a stall of \d\.\d\d s$", why[0])
+]
+# What the test does: (how often it is tried, whether it passes, its fixtures, its body).
+CASES = {f"{why}-{number}": case for why, cases in {
+    "an interval that was missed in a stall": [(2, True, "fresh", body) for body in LATE],
+    "a wrong value, while the machine stands still": [
+        (1, False, "fresh", f"stand_still(); {body}") for body in (
+            "assert len(tries) == 2",
+            "assert tries.count(1) < 0",
+            "raise TimeoutError",
+            "assert measure(stand_still) < 9 and len(tries) == 2",
+            "wait_until(lambda: True, 'it is there'); assert len(tries) == 2")],
+    "a stall outside the interval that was missed": [
+        (1, False, "fresh", f"stand_still(); {body}") for body in (
+            "assert measure(lambda: time.sleep(1)) < 0.3",
+            "wait_until(lambda: False, 'it is there', 0.3)",
+            "reply()")],
+    "a stall too short for what was missed": [
+        (1, False, "fresh", body) for body in (
+            "assert measure(lambda: (stand_still(0.2), time.sleep(0.7))) < 0.3",
+            "wait_until(lambda: still(0.2), 'it is there', 2)")],
+    "late, with a wrong end": [
+        (1, False, "wrong_end, fresh", "assert measure(stand_still) < 0.3")],
+    "late each time": [(3, False, "fresh", "assert measure(stand_still) < 0.3")],
+    "in time": [(1, True, "fresh", "assert 0.1 < measure(stand_still) < 9")],
+    "a fixture was late in a stall": [(2, True, "slow_start, fresh", "")],
+}.items() for number, case in enumerate(cases)}
 
 
-@pytest.mark.parametrize("tries, passed, fixtures, body", [
-    pytest.param(*case, id=f"{why}-{number}") for why, cases in {
-        "a wrong value, while the machine stands still": [
-            (1, False, "fresh", f"stand_still(); {body}") for body in (
-                "assert len(tries) == 2",
-                "assert tries.count(1) < 0",
-                "raise TimeoutError",
-                "assert measure(stand_still) < 9 and len(tries) == 2",
-                "wait_until(lambda: True, 'it is there'); assert len(tries) == 2")],
-        "a stall outside the interval that was missed": [
-            (1, False, "fresh", f"stand_still(); {body}") for body in (
-                "assert measure(lambda: time.sleep(1)) < 0.3",
-                "wait_until(lambda: False, 'it is there', 0.3)",
-                "reply()")],
-        "a stall too short for what was missed": [
-            (1, False, "fresh", body) for body in (
-                "assert measure(lambda: (stand_still(0.2), time.sleep(0.7))) < 0.3",
-                "wait_until(lambda: still(0.2), 'it is there', 2)")],
-        "late, with a wrong end": [
-            (1, False, "wrong_end, fresh", "assert measure(stand_still) < 0.3")],
-        "late each time": [(3, False, "fresh", "assert measure(stand_still) < 0.3")],
-        "in time": [(1, True, "fresh", "assert 0.1 < measure(stand_still) < 9")],
-        "a fixture was late in a stall": [(2, True, "slow_start, fresh", "")],
-    }.items() for number, case in enumerate(cases)])
-def test_only_what_a_stall_explains_is_tried_again(tmp_path, tries, passed, fixtures, body):
-    assert run(tmp_path, body, fixtures)[:2] == (tries, passed)
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """Of each case, all of which run at once, each in a module of its own: (how often it was tried,
+    whether it passed), and why it was tried again."""
+    folder = tmp_path_factory.mktemp("late")
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "stockaded").write_bytes(b"")  # no sanitizer's, so intervals are not stretched
+    for number, (_, _, fixtures, body) in enumerate(CASES.values()):
+        (folder / f"test_{number}.py").write_text(HEAD.replace("FIXTURES", fixtures) + body + "\n")
+    subprocess.run(["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider",
+                    f"--junitxml={folder}/report.xml", folder], cwd=folder, check=False,
+                   env={"PYTHONPATH": str(REPO / "tests/system"), "PATH": "/usr/bin:/bin",
+                        "STOCKADE_BUILD": str(folder)}, stdout=subprocess.DEVNULL, timeout=100)
+    found = {}
+    for case in ElementTree.parse(folder / "report.xml").iter("testcase"):
+        why = [p.get("value") for p in case.iter("property") if p.get("name") == "late"]
+        passed = case.find("failure") is None and case.find("error") is None
+        tries, before, _ = found.get(case.get("classname"), (0, True, []))  # of its fixtures' ends
+        found[case.get("classname")] = (max(tries, len(why) + 1), passed and before, why)
+    return {name: found[f"test_{number}"] for number, name in enumerate(CASES)}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_only_what_a_stall_explains_is_tried_again(outcomes, name):
+    tries, passed, why = outcomes[name]
+    assert (tries, passed) == CASES[name][:2]
+    assert all(re.search(r"with a stall of \d\.\d\d s$", one) for one in why)
 
 
 def test_a_machine_that_stands_still_is_seen():
