@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tools/check judges unit tests; here it is judged, on a made-up tree with one program."""
+"""tools/check judges unit tests; here it is judged, on a made-up tree with one program. And a test
+that is over leaves no process, however it ends."""
 
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
 
 from harness.limits import REPO, patience
+from harness.process import Process
+from harness.rig import Rig
 
 pytestmark = pytest.mark.interpreted
 
@@ -137,3 +141,18 @@ def test_five_repeats_in_a_run_are_excused_and_six_fail_it(tmp_path, programs, s
     assert status == fails, output
     assert output.endswith(f"\n{programs + system_tests} passed, {fails:d} failed\n"), output
     assert ("FAILED 6 repeats of tests that were late, and 5 at most" in output) == fails, output
+
+
+def test_a_rig_ends_the_others_where_one_cannot_be_ended(tmp_path):
+    class Broken(Process):
+        def stop(self):
+            self.kill()
+            raise BrokenPipeError
+
+    rig = Rig(tmp_path)
+    rig.processes += [kind("sleep", ["sleep", 100], rig.stderr_path("sleep"))
+                      for kind in (Broken, Process)]
+    rig.processes[1].expected_status = -signal.SIGTERM
+    with pytest.raises(BrokenPipeError):
+        rig.close()
+    assert not rig.processes[1].alive()

@@ -225,7 +225,7 @@ class Rig:
                 if isinstance(process, Stockaded):
                     process.close_clients()
                 process.stop()
-            except AssertionError as failure:
+            except Exception as failure:  # the others have to end, too
                 failures.append(failure)
         for relay in self.relays:
             relay.close()
