@@ -2,13 +2,12 @@
 """Events: what happens to leases is told as JSON over pub/sub, in Redis's own forms."""
 
 import json
-import socket
 import time
 
 import pytest
 import redis as redis_py
 
-from harness.limits import patience, sanitized, wait_until
+from harness.limits import Wait, patience, sanitized, wait_until
 from harness.programs import run_node
 from harness.resp import Push, ReplyError, encode, tcp
 
@@ -174,7 +173,7 @@ def test_in_resp3_a_subscriber_goes_on_working_and_is_told_meanwhile(local, key)
     token = other.token(key)
     assert json.loads(both.read()[2])["event"] == "granted"
     both.send("ACQUIRE", key, 60000, "WAIT", 20000)
-    wait_until(lambda: other.lease(key)["waiters"] == 1, "it waits")
+    other.await_waiters(key)
     other.refused("UNKNOWN", "FENCED", token + 9, "GET", key)
     told = both.read()
     assert isinstance(told, Push) and json.loads(told[2])["event"] == "refused"
@@ -208,8 +207,9 @@ def test_redis_py_subscribes_unmodified(daemon, key):
         token = r.execute_command("ACQUIRE", key, 60000)[0]
         r.execute_command("RELEASE", key, token)
         seen = []
-        deadline = time.monotonic() + patience(10)
-        while (len(seen) < 2 or len(heard) < 2) and time.monotonic() < deadline:
+        wait = Wait(10)
+        while len(seen) < 2 or len(heard) < 2:
+            wait.check(f"both are told: {seen}, {heard}")
             message = pubsub.get_message(ignore_subscribe_messages=True, timeout=0.2)
             if message and json.loads(message["data"])["resource"] == key:
                 seen.append(json.loads(message["data"])["event"])
@@ -232,6 +232,15 @@ def test_node_clients_subscribe_unmodified(daemon, key, library):
 # Many, and slow ones.
 
 
+def receive(sock, size):
+    """So many bytes. (Where a socket has a timeout, MSG_WAITALL waits for nothing.)"""
+    with sock.makefile("rb", buffering=0) as file:
+        data = b""
+        while len(data) < size and (more := file.read(size - len(data))):
+            data += more
+    return data
+
+
 def test_1000_subscribers_hear_every_event_in_order(rig):
     daemon = rig.daemon()
     channels = encode("SUBSCRIBE", "stockade:events")
@@ -240,7 +249,7 @@ def test_1000_subscribers_hear_every_event_in_order(rig):
     for sock in crowd:
         sock.sendall(channels)
     for sock in crowd:
-        assert sock.recv(len(confirmed), socket.MSG_WAITALL) == confirmed
+        assert receive(sock, len(confirmed)) == confirmed
     client = daemon.client()
     assert client.counter("subscribers") == 1000
     witness = subscribed(daemon, "stockade:events")
@@ -252,7 +261,7 @@ def test_1000_subscribers_hear_every_event_in_order(rig):
         told.append(witness.reader.raw)
     expected = b"".join(told)
     for sock in crowd:
-        assert sock.recv(len(expected), socket.MSG_WAITALL) == expected
+        assert receive(sock, len(expected)) == expected
         sock.close()
     wait_until(lambda: client.counter("subscribers") == 1, "all are gone")
     assert client.counter("events_delivered") == 20 * 1001
