@@ -17,6 +17,7 @@ import tempfile
 
 import pytest
 
+from harness.certs import Certs
 from harness.deployment import Deployment
 from harness.library import Library
 from harness.limits import BUILD, patience, sanitized
@@ -149,6 +150,12 @@ def module_rig(tmp_path_factory):
     rig = Rig(tmp_path_factory.mktemp("module"))
     yield rig
     rig.close()
+
+
+@pytest.fixture(scope="module")
+def certs(tmp_path_factory):
+    """A CA of the module's own."""
+    return Certs(tmp_path_factory.mktemp("certs"))
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import subprocess
 
 import pytest
 
-from harness.certs import Certs
 from harness.limits import patience
 from harness.resp import Client, ReplyError, encode, mapped
 from test_startup import refusal
@@ -89,11 +88,6 @@ def allowed(command, user):
 def all_users():
     return [f"{category[1:]}.{keys}" for category in CATEGORIES
             for keys in ("rw", "r", "w", "none")] + ["deaf", "nothing", "root"]
-
-
-@pytest.fixture(scope="module")
-def certs(tmp_path_factory):
-    return Certs(tmp_path_factory.mktemp("certs"))
 
 
 @pytest.fixture(scope="module")

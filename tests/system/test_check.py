@@ -11,7 +11,7 @@ import pytest
 from harness.limits import wait_until
 from harness.resp import encode
 from harness.rig import Rig
-from harness.maintenance import NO_STORES, execute, make_version_1, overwrite
+from harness.maintenance import NO_STORES, execute, make_newer, make_version_1, overwrite
 
 WHOLE = "ok: 6 resources, 4 values, 3 receipts, 1 guards\n"
 HUGE = 1 << 53
@@ -306,11 +306,6 @@ def test_a_store_of_the_first_version_is_checked_as_such(rig, maintenance):
     assert maintenance.do("check") == "ok: 4 resources, 3 values, 0 receipts, 0 guards\n"
     execute(rig.store, update("holds = 0"))
     assert maintenance.ask("check").returncode == 1
-
-
-def make_newer(path):
-    make_version_1(path)
-    execute(path, "PRAGMA user_version = 99")
 
 
 @pytest.mark.parametrize("make, said", [

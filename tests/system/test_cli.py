@@ -8,7 +8,7 @@ import re
 import pytest
 
 from harness.limits import patience
-from harness.rig import free_port
+from harness.ports import free_port
 
 OK, REFUSED, USAGE, NO, UNREACHABLE, HELD, STALE = 0, 1, 2, 3, 69, 75, 76
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from harness.limits import BUILD, Stopwatch, patience
-from harness.rig import free_port
+from harness.ports import free_port
 
 PASSWORD = "p@ss:w/ö %d?&rd"
 

@@ -30,16 +30,9 @@ def client(daemon):
     daemon.close_clients()
 
 
-def cycle(client, key):
-    token = client.token(key)
-    assert client.fenced(token, "SET", key, "v") == "OK"
-    assert client("RELEASE", key, token) == 0
-    return token
-
-
 def test_resources_are_leased_at_the_master_that_serves_their_slot(client, masters):
     for number in range(30):
-        cycle(client, f"r:{number}")
+        client.cycle(f"r:{number}")
         key = f"stockade:{{r:{number}}}:token"
         assert masters.serving(f"r:{number}")("GET", key) == b"1"
 
@@ -47,17 +40,17 @@ def test_resources_are_leased_at_the_master_that_serves_their_slot(client, maste
 @pytest.mark.parametrize("key", ["}", "}x", "{", "{}", "{}x", "a}b", "a{b}c", "{a}b", "#", "\xff}",
                                  "}{#}", "x" * 512])
 def test_a_resource_may_have_any_name(client, key):
-    assert cycle(client, key) < cycle(client, key)
+    assert client.cycle(key) < client.cycle(key)
 
 
 def test_a_slot_that_has_moved_is_found(client, masters):
-    first = cycle(client, "moved")
+    first = client.cycle("moved")
     held = client.token("moved")
     masters.move("moved", masters.other_than(masters.serving("moved")))
     assert client.lease("moved")["token"] == held
     assert client.renew("moved", held, 60000)
     assert client("RELEASE", "moved", held) == 0
-    assert cycle(client, "moved") > held > first
+    assert client.cycle("moved") > held > first
 
 
 def test_a_slot_that_is_being_moved_is_served(client, masters):
@@ -76,7 +69,7 @@ def test_a_slot_that_is_being_moved_is_served(client, masters):
 def test_a_resource_whose_keys_are_on_both_sides_waits_for_them(rig, client, masters):
     """Redis answers TRYAGAIN as long as that lasts."""
     patient = rig.daemon(lease=masters.uri + "?timeout_ms=30000").client(timeout=30)
-    before = cycle(client, "split") # the lock is gone, the token's counter is there
+    before = client.cycle("split") # the lock is gone, the token's counter is there
     to = masters.other_than(masters.serving("split"))
     source = masters.begin_move("split", to)
     patient.send("ACQUIRE", "split", 60000)
@@ -137,16 +130,16 @@ def test_a_master_fails_and_its_replica_takes_over(rig):
     client = daemon.client()
     others = [name for name in (f"o:{n}" for n in range(40))
               if cluster.serving(name) is not cluster.serving("shop")]
-    before = [cycle(client, "shop") for _ in range(3)][-1]
+    before = [client.cycle("shop") for _ in range(3)][-1]
     held = client.token("shop")
     cluster.fail_over("shop")
     assert client.fenced(held, "SET", "shop", "v") == "OK"
     for name in others[:5]:
-        cycle(client, name)
+        client.cycle(name)
     wait_until(lambda: not isinstance(client.ask("RENEW", "shop", held, 60000), ReplyError),
                "the replica answers", 20)
     assert client("RELEASE", "shop", held) == 0
-    assert cycle(client, "shop") > held > before
+    assert client.cycle("shop") > held > before
     assert b"up" in daemon.get("/health")[2].encode()
 
 
@@ -162,7 +155,7 @@ def test_a_part_of_the_cluster_that_is_down_is_named(rig):
     wait_until(lambda: client.ask("ACQUIRE", "shop", 1000) is not None and
                isinstance(client.ask("ACQUIRE", "shop", 1000), ReplyError), "it is noticed")
     client.refused("LEASEDOWN", "ACQUIRE", "shop", 1000)
-    cycle(client, there)
+    client.cycle(there)
     assert daemon.get("/ready")[0] == 503
 
 

@@ -11,13 +11,8 @@ import pytest
 
 from harness.certs import Certs
 from harness.limits import patience, wait_until
-from harness.rig import free_port
+from harness.ports import free_port
 from test_startup import refusal
-
-
-@pytest.fixture(scope="module")
-def certs(tmp_path_factory):
-    return Certs(tmp_path_factory.mktemp("certs"))
 
 
 def uri(server, *options):

@@ -9,7 +9,7 @@ import pytest
 
 from harness.library import StkError, fails
 from harness.limits import Stopwatch, patience, wait_until, within
-from harness.rig import free_port
+from harness.ports import free_port
 
 IN_TIME_SECONDS = 3  # of a call whose limit is some tenths of one
 

@@ -6,8 +6,9 @@ import pytest
 from harness import services
 from harness.deployment import token_when_up
 from harness.limits import patience, wait_until, within
+from harness.ports import free_port
 from harness.resp import ReplyError
-from harness.rig import free_port, restart
+from harness.rig import restart
 from test_p8_live import line_up
 
 AT_ONCE_SECONDS = 1.0

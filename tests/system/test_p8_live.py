@@ -9,10 +9,6 @@ from harness.resp import refused
 PROMPT_SECONDS = 0.8  # for a wake-up: usually far less; a poll would take up to a second
 
 
-def await_waiters(client, key, count):
-    wait_until(lambda: client.lease(key)["waiters"] == count, f"{count} waiters in line")
-
-
 def line_up(daemon, key, count, ttl_ms=60000, wait_ms=30000):
     """Return `count` clients that wait in this order."""
     watch = daemon.client()
@@ -20,7 +16,7 @@ def line_up(daemon, key, count, ttl_ms=60000, wait_ms=30000):
     for number in range(count):
         line.append(daemon.client())
         line[-1].send("ACQUIRE", key, ttl_ms, "WAIT", wait_ms)
-        await_waiters(watch, key, number + 1)
+        watch.await_waiters(key, number + 1)
     return line
 
 
@@ -96,7 +92,7 @@ def test_wait_ends_with_null_when_its_time_ran_out(daemon, key):
 def test_a_waiting_command_holds_back_only_its_own_connection(daemon, holder, token, key):
     waiter, other = daemon.client(), daemon.client()
     waiter.send_all([("ACQUIRE", key, 60000, "WAIT", 30000), ("PING",)])
-    await_waiters(other, key, 1)
+    other.await_waiters(key, 1)
     assert other("PING") == "PONG"
     holder("RELEASE", key, token)
     assert waiter.read()[0] > token
@@ -111,7 +107,7 @@ def test_a_waiter_whose_client_vanished_leaves_the_line(daemon, holder, token, k
         assert gone.is_closed()
     else:
         gone.close() if how == "close" else gone.reset()
-    await_waiters(holder, key, 2)
+    holder.await_waiters(key, 2)
     holder("RELEASE", key, token)
     hand_over(first, last, key, first.read()[0], patience(PROMPT_SECONDS))
 

@@ -15,11 +15,6 @@ pytestmark = pytest.mark.interpreted
 
 
 @pytest.fixture(scope="module")
-def certs(tmp_path_factory):
-    return Certs(tmp_path_factory.mktemp("certs"))
-
-
-@pytest.fixture(scope="module")
 def cert(certs):
     return certs.server()
 

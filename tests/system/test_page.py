@@ -9,8 +9,8 @@ import pytest
 
 from harness.browser import Browser
 from harness.limits import Seconds, patience
+from harness.ports import free_port
 from harness.resp import mapped
-from harness.rig import free_port
 
 pytestmark = [pytest.mark.page, pytest.mark.xdist_group("page")]
 

@@ -434,18 +434,14 @@ def test_what_happens_is_told_as_it_happens(local, key):
         assert hear(listener, "more")["count"] >= 60
 
 
-def open_files(daemon):
-    return len(list(pathlib.Path(f"/proc/{daemon.pid}/fd").iterdir()))
-
-
 def test_streams_come_and_go(rig):
     daemon = rig.daemon()
-    had = open_files(daemon)
+    had = daemon.open_files()
     for _ in range(3):
         with contextlib.ExitStack() as pages:
             for _ in range(60):
                 hear(pages.enter_context(stream(daemon)), "state")
-        wait_until(lambda: open_files(daemon) == had, "all are closed")
+        wait_until(lambda: daemon.open_files() == had, "all are closed")
 
 
 @pytest.mark.slow  # its buffers have to fill, and then libmicrohttpd waits a while
@@ -456,8 +452,8 @@ def test_a_page_that_stops_reading_is_dropped(rig):
     token = client.token(name, 600000)
     with stream(daemon, buffer_bytes=2048) as deaf, stream(daemon) as listener:
         hear(listener, "state")
-        had, begun = open_files(daemon), time.monotonic()
-        while open_files(daemon) == had:
+        had, begun = daemon.open_files(), time.monotonic()
+        while daemon.open_files() == had:
             client.pipeline([("FENCED", token + 1, "SET", name, 1)] * 50)
             hear(listener, "state")
             assert Seconds(begun) < patience(90)

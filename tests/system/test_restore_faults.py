@@ -8,7 +8,8 @@ import subprocess
 import pytest
 
 from harness.limits import patience
-from harness.maintenance import cycle, execute, floor_said, make_version_1, query, value
+from harness.maintenance import (cycle, execute, floor_said, make_newer, make_version_1, query,
+                                 value)
 
 
 def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(rig, maintenance):
@@ -91,11 +92,6 @@ def make_text(path):
 
 def make_foreign(path):
     execute(path, "CREATE TABLE theirs(x); INSERT INTO theirs VALUES(1)")
-
-
-def make_newer(path):
-    make_version_1(path)
-    execute(path, "PRAGMA user_version = 99")
 
 
 def make_broken(path):

@@ -9,8 +9,8 @@ import pytest
 from harness.deployment import granted_again, token_when_up
 from harness.limits import REPO, wait_until
 from harness.load import Load
+from harness.ports import free_port
 from harness.resp import ReplyError
-from harness.rig import free_port
 from harness.sentinel import NEVER_MS, Sentinels
 from test_p2_rising import assert_rising, lock_key
 from test_p8_lease_service import AT_ONCE_SECONDS, SILENT_SECONDS, assert_leasedown

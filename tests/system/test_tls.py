@@ -25,11 +25,6 @@ from test_startup import refusal
 
 
 @pytest.fixture(scope="module")
-def certs(tmp_path_factory):
-    return Certs(tmp_path_factory.mktemp("certs"))
-
-
-@pytest.fixture(scope="module")
 def server_cert(certs):
     return certs.server()
 
@@ -65,19 +60,12 @@ def await_end(sock):
         pass
 
 
-def cycle(client, key):
-    token = client.token(key)
-    assert client.fenced(token, "SET", key, "v") == "OK"
-    assert client("RELEASE", key, token) == 0
-    return token
-
-
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 def test_a_lease_cycle_by_each_version(daemon, certs, key, version):
     context = certs.client()
     context.minimum_version = context.maximum_version = version
     client = connect(daemon, context)
-    cycle(client, key)
+    client.cycle(key)
     big = b"x" * 3_000_000  # many records, and more than a socket takes at once
     assert client.fenced(client.token(key), "SET", key, big) == "OK"
     client.send_all([("GET", key)] * 8)
@@ -115,7 +103,7 @@ def test_clients_of_node(daemon, certs, key, library):
 def test_a_session_is_resumed(daemon, certs, key):
     context = certs.client()
     first = connect(daemon, context)
-    cycle(first, key)  # TLS 1.3 sends its ticket behind the handshake
+    first.cycle(key)  # TLS 1.3 sends its ticket behind the handshake
     second = context.wrap_socket(raw(daemon), server_hostname="127.0.0.1",
                                  session=first.sock.session)
     assert second.session_reused
@@ -129,7 +117,7 @@ def test_certificates_of_clients(rig, certs, server_cert, key):
         daemon = tls_daemon(rig, certs, server_cert, "--tls-clients", asked)
         for cert, fine in ((None, none), (known, True), (stranger, theirs)):
             if fine:
-                cycle(connect(daemon, certs.client(cert)), key)
+                connect(daemon, certs.client(cert)).cycle(key)
             else:  # in TLS 1.3 a client believes that it is connected until it reads
                 with pytest.raises((ssl.SSLError, Closed, ConnectionError)):
                     connect(daemon, certs.client(cert))("PING")
@@ -188,7 +176,7 @@ def test_what_is_not_tls_is_hung_up_on(daemon, certs, key):
         sock.sendall(b"\x16\x03\x01\x02\x00\x01")
         sock.shutdown(socket.SHUT_WR)
         await_end(sock)
-    cycle(connect(daemon, certs.client()), key)
+    connect(daemon, certs.client()).cycle(key)
 
 
 def test_a_record_that_was_changed_or_cut_does_nothing(daemon, certs, key):
@@ -229,7 +217,7 @@ def test_what_was_sent_before_the_end_is_answered(daemon, certs, key):
 def test_a_slow_handshake_has_ten_seconds_and_keeps_nobody_waiting(daemon, certs, key):
     with raw(daemon) as slow:
         slow.sendall(b"\x16")
-        cycle(connect(daemon, certs.client()), key)
+        connect(daemon, certs.client()).cycle(key)
         stop = threading.Event()
 
         def dribble():
@@ -253,11 +241,11 @@ def test_more_handshakes_than_are_under_way_at_a_time(daemon, certs, key):
         with concurrent.futures.ThreadPoolExecutor() as pool:
             late = pool.submit(connect, daemon, certs.client())
             wait_until(lambda: len(plain("CLIENT", "LIST").splitlines()) == 302, "all are there")
-            cycle(plain, key)
+            plain.cycle(key)
             assert not late.done()
             for sock in socks[:100]:
                 sock.close()
-            cycle(late.result(patience(20)), key)
+            late.result(patience(20)).cycle(key)
     plain.close()
 
 
@@ -278,7 +266,7 @@ def test_10000_idle_connections_take_40_kb_each(rig, certs, server_cert, key):
         pytest.skip("needs more open files than are allowed here")
     daemon = tls_daemon(rig, certs, server_cert, "--max-connections", count + 100)
     context = certs.client()
-    cycle(connect(daemon, context), key)
+    connect(daemon, context).cycle(key)
     before, idle = daemon.rss_bytes(), []
     for _ in range(count):
         client = Client(daemon.address, tls=context, timeout=60)
@@ -420,14 +408,10 @@ def test_the_page_by_tls_revokes_and_no_other_sites_page_does(watched, certs, ke
     assert client.lease(key)["state"] == "free"
 
 
-def open_files(daemon):
-    return len(os.listdir(f"/proc/{daemon.pid}/fd"))
-
-
 @pytest.mark.slow
 def test_who_leaves_the_page_leaves_nothing_behind(watched, certs):
     """Clients that hang up in the middle of a handshake, of a request, of a stream."""
-    had, context = open_files(watched), certs.client()
+    had, context = watched.open_files(), certs.client()
     for _ in range(3):
         with contextlib.ExitStack() as opened:
             for _ in range(10):
@@ -437,9 +421,9 @@ def test_who_leaves_the_page_leaves_nothing_behind(watched, certs):
                     sock = opened.enter_context(context.wrap_socket(
                         socket.create_connection(watched.admin), server_hostname="127.0.0.1"))
                     sock.sendall(request)
-            assert open_files(watched) > had + 30
+            assert watched.open_files() > had + 30
         # libmicrohttpd may miss the end of half a request, and notices it by its time limit, 10 s.
-        wait_until(lambda: open_files(watched) == had, "all are closed", 15)
+        wait_until(lambda: watched.open_files() == had, "all are closed", 15)
 
 
 def test_a_page_that_has_no_more_to_ask_is_answered(watched, certs):
@@ -521,7 +505,7 @@ def test_a_certificate_that_cannot_be_read_leaves_the_old_one(rig, tmp_path, key
     os.kill(daemon.pid, signal.SIGHUP)
     wait_until(lambda: "live.pem cannot be used: no start line; what was in force stays in force"
                in daemon.log(), "it is said")
-    cycle(connect(daemon, certs.client()), key)
+    connect(daemon, certs.client()).cycle(key)
 
 
 def test_the_end_of_the_daemon_is_said(daemon, certs):

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from harness.limits import BUILD, environment, within
-from harness.rig import free_port
+from harness.ports import free_port
 from harness.terminal import Terminal
 
 OK, USAGE, UNREACHABLE = 0, 2, 69

@@ -9,7 +9,7 @@ import pytest
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.relay import Relay
 from harness.resp import Push
-from test_p8_live import PROMPT_SECONDS, await_waiters, hand_over
+from test_p8_live import PROMPT_SECONDS, hand_over
 from test_waiting_in_line import serve
 
 LOOK_SECONDS = 1.0
@@ -30,7 +30,7 @@ def pair(rig, *uris):
 def wait_for(daemon, client, key, ttl_ms=60000):
     """Let `client` wait in line for `key`."""
     client.send("ACQUIRE", key, ttl_ms, "WAIT", 30000)
-    await_waiters(daemon.client(), key, 1)
+    daemon.client().await_waiters(key, 1)
 
 
 @pytest.mark.parametrize("how", ["RELEASE", "REVOKE", "close"])

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness.limits import BUILD, patience, wait_until
-from harness.rig import free_port
+from harness.ports import free_port
 from test_demo import stops, table
 
 OK, FAILED, USAGE, NO, UNREACHABLE = 0, 1, 2, 3, 69
@@ -212,7 +212,7 @@ def test_who_waits_and_how_holds_end(why, local, key):
     client("REVOKE", key)
     client.token(key, 60000)
     waiter.send("ACQUIRE", key, 60000, "WAIT", 50000, "OWNER", "ben")
-    wait_until(lambda: client.lease(key)["waiters"] == 1, "one waits")
+    client.await_waiters(key)
     assert client("ACQUIRE", key, 60000, "QUEUE", "ID", "place-1", "OWNER", "cas")[0] == b"queued"
     told = why("-u", local.uri, key)
     line = told.split("In line now:\n")[1].splitlines()

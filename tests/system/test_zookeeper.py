@@ -11,8 +11,8 @@ import pytest
 from harness.deployment import granted_again, token_when_up
 from harness.limits import Stopwatch, patience, wait_until
 from harness.load import Load
+from harness.ports import free_port
 from harness.resp import Push, ReplyError
-from harness.rig import free_port
 from harness.services import needed
 from harness.zookeeper import ZooKeeper
 from test_p2_rising import assert_rising

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from harness.limits import BUILD, environment, patience
-from harness.rig import free_port
+from harness.ports import free_port
 
 CLIENT = "libzookeeper_mt.so.2"
 

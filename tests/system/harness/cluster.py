@@ -16,8 +16,8 @@ import re
 import subprocess
 
 from harness.limits import patience, wait_until
+from harness.ports import free_port
 from harness.resp import ReplyError
-from harness.rig import free_port
 from harness.services import Service
 
 SLOTS = 16384

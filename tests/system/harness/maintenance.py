@@ -106,6 +106,12 @@ def make_version_1(path):
         execute(path, "".join(re.findall(r'"([^"\\]*)"', text)))
 
 
+def make_newer(path):
+    """A store of a version that nobody knows yet."""
+    make_version_1(path)
+    execute(path, "PRAGMA user_version = 99")
+
+
 # (what makes the file, or None; what is said of it), for pytest.mark.parametrize.
 NO_STORES = [pytest.param(make, said, id=name) for name, make, said in (
     ("none", None, "there is no .*stockade.db"),

@@ -130,6 +130,10 @@ class Process:
     def peak_rss_bytes(self):
         return self._status_kb("VmHWM") * 1024
 
+    def open_files(self):
+        """How many."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
     def _status_kb(self, field):
         with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
             return int(re.search(rf"^{field}:\s+(\d+) kB", status.read(), re.M)[1])

@@ -266,6 +266,13 @@ class Client:
     def fenced(self, token, *command):
         return self("FENCED", token, *command)
 
+    def cycle(self, resource):
+        """Leases it, writes to it and releases it; the token."""
+        token = self.token(resource)
+        assert self.fenced(token, "SET", resource, "v") == "OK"
+        assert self("RELEASE", resource, token) == 0
+        return token
+
     def multi(self, *commands):
         """Begins a transaction and queues the commands."""
         assert self("MULTI") == "OK"

@@ -15,8 +15,9 @@ import collections
 import re
 
 from harness.limits import wait_until
+from harness.ports import free_port
 from harness.process import Process
-from harness.rig import RedisServer, free_port
+from harness.rig import RedisServer
 from harness.services import Service
 
 NAME = "shop"

@@ -18,7 +18,7 @@ import shutil
 import pytest
 
 from harness.certs import Certs
-from harness.rig import free_port
+from harness.ports import free_port
 
 # Each is a class derived from Service, as "module:Class".
 SERVICES = {
