@@ -9,7 +9,8 @@ import pytest
 
 from harness.limits import patience
 from harness.resp import Client, ReplyError, encode, mapped
-from test_startup import refusal
+from harness.rig import refusal
+from harness.users import ROOT, change, login, with_users
 
 # The oracle, from the documentation: what each command needs. `R` and `W` are the rights to the key
 # that takes the place of KEY; FREE needs a login only, OPEN not even that.
@@ -290,29 +291,6 @@ def test_sql_reads_own_views_only_with_all_names(rig):
         assert everything("SQL", f"SELECT count(*) FROM {view}")
     some.refused("NOPERM", "SQL", "DROP TABLE t")
     everything.refused("NOPERM", "SQL", "CREATE TABLE u (a)")
-
-
-def with_users(rig, *lines, args=(), **options):
-    path = rig.folder / "users.acl"
-    path.write_text("\n".join(lines) + "\n")
-    path.chmod(0o600)
-    daemon = rig.daemon("--acl-file", path, *args, **options)
-    daemon.users = path
-    return daemon
-
-
-def login(daemon, user, password="pw", **options):
-    client = daemon.client(**options)
-    assert client("AUTH", user, password) == "OK"
-    return client
-
-
-def change(daemon, admin, *lines):
-    daemon.users.write_text("\n".join(lines) + "\n")
-    assert admin("ACL", "LOAD") == "OK"
-
-
-ROOT = "user root on >pw ~* &* +@all"
 
 
 def test_what_comes_behind_auth_in_a_pipeline_is_the_new_users(rig):

@@ -10,7 +10,7 @@ import pytest
 
 from harness.certs import Certs
 from harness.limits import patience
-from test_acl import ROOT, change, login, with_users
+from harness.users import ROOT, change, login, with_users
 
 SOME = "user some on >pw ~k* +@read"
 REVOKER = "user revoker on >pw %W~k* %R~* +@read +@revoke"

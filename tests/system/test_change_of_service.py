@@ -12,8 +12,8 @@ import pytest
 
 from harness import services
 from harness.deployment import granted_again
+from harness.leases import assert_rising, cycles
 from harness.rig import Rig
-from test_p2_rising import assert_rising, cycles
 
 SHORT_MS = 150  # the lease that goes over, which `local:` holds for its full TTL again
 NAMES = list(services.SERVICES)

@@ -7,10 +7,9 @@ import threading
 import pytest
 
 from harness.cluster import Masters, slot_of
+from harness.leases import await_news, line_up
 from harness.limits import patience, wait_until
 from harness.resp import ReplyError
-from test_p8_live import line_up
-from test_wake_across_daemons import await_news
 
 
 @pytest.fixture(scope="module")

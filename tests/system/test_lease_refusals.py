@@ -7,12 +7,11 @@ import re
 import pytest
 
 from harness.deployment import granted_again, token_when_up
+from harness.leases import AT_ONCE_SECONDS, assert_holder_writes, assert_leasedown, await_up
 from harness.limits import wait_until
 from harness.resp import ReplyError
 from harness.rig import RedisServer, Rig
 from harness.sentinel import NEVER_MS, Sentinels
-from test_p8_lease_service import AT_ONCE_SECONDS, assert_holder_writes, assert_leasedown
-from test_sentinel import await_up
 
 LOADED_KEYS = 1000
 LOAD_DELAY_US = 3000  # for each of them

@@ -13,11 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness.deployment import Deployment, RECOVERED_SECONDS, granted_again
+from harness.leases import PROMPT_SECONDS, assert_rising, cycles, line_up
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.resp import Push, ReplyError, refused
 from harness.services import BY_TLS, SERVICES, needed, skipped
-from test_p2_rising import assert_rising, cycles
-from test_p8_live import PROMPT_SECONDS, line_up
 
 SHORT_MS = 150  # a TTL that is to run out
 REFUSED_SECONDS = 3.0  # the longest that a dead service may take to be one

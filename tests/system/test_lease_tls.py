@@ -12,7 +12,7 @@ import pytest
 from harness.certs import Certs
 from harness.limits import patience, wait_until
 from harness.ports import free_port
-from test_startup import refusal
+from harness.rig import refusal
 
 
 def uri(server, *options):

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from harness.limits import BUILD, REPO
-from test_startup import refusal
+from harness.rig import refusal
 
 # A ^ stands before the first character that is wrong; then a word of the reason.
 REFUSED = [

@@ -9,11 +9,10 @@ import time
 
 import pytest
 
+from harness.leases import PROMPT_SECONDS, cycles
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.resp import CLOCK_MS, ReplyError
 from harness.rig import restart
-from test_p2_rising import cycles
-from test_p8_live import PROMPT_SECONDS
 
 NAMES = [b"\x00", b"\r\n$5\r\n", b"a b\tc", bytes(range(256)), b"}{", b"{tag}rest", b"x" * 512,
          "\N{SNOWMAN}".encode(), b"%s%n", b"'; DROP TABLE", b"\xff\xfe"]

@@ -7,7 +7,7 @@ import pytest
 
 from harness.limits import Stopwatch, wait_until
 from harness.resp import ReplyError
-from test_acl import ROOT, login, with_users
+from harness.users import ROOT, login, with_users
 
 USERS = (ROOT, "user a on >pw ~* +@all", "user b on >pw ~* +@all")
 

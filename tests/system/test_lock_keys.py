@@ -9,7 +9,7 @@ import pytest
 
 from harness.limits import wait_until
 from harness.resp import ReplyError, mapped
-from test_startup import refusal
+from harness.rig import refusal
 
 LOCKS = ("--lock-keys", "lock:*")
 GIVE = "c3f8721cbb97f72bc19e972846bd7aaf91901658"  # redis-py's

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
+from harness.leases import PROMPT_SECONDS
 from harness.limits import Seconds, Stopwatch, patience, wait_until
 from harness.node import node
 from harness.shop import Connection, program
-from test_p8_live import PROMPT_SECONDS
 
 pytestmark = pytest.mark.interpreted
 

@@ -7,32 +7,12 @@ import signal
 import pytest
 
 from harness.deployment import token_when_up
+from harness.leases import assert_rising, cycles, lock_key, token_key
 from harness.limits import wait_until
 from harness.resp import ReplyError
 from harness.rig import restart
 
 OWNED = ("OWNER", "me")
-
-
-def lock_key(resource):
-    return f"stockade:{{{resource}}}:lock"
-
-
-def token_key(resource):
-    return f"stockade:{{{resource}}}:token"
-
-
-def cycles(client, resource, count):
-    """Acquire and release `count` times; return the tokens."""
-    tokens = []
-    for _ in range(count):
-        tokens.append(token_when_up(client, resource))
-        client("RELEASE", resource, tokens[-1])
-    return tokens
-
-
-def assert_rising(tokens):
-    assert all(a < b for a, b in zip(tokens, tokens[1:])), tokens
 
 
 def again(rig, redis, **options):

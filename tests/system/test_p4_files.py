@@ -14,7 +14,7 @@ import pytest
 from harness.limits import wait_until
 from harness.maintenance import query
 from harness.resp import Closed
-from test_startup import refusal
+from harness.rig import refusal
 
 
 def beside(rig, suffix):

@@ -5,26 +5,12 @@ import pytest
 
 from harness import services
 from harness.deployment import token_when_up
+from harness.leases import (AT_ONCE_SECONDS, SILENT_SECONDS, assert_holder_writes, assert_leasedown,
+                            line_up)
 from harness.limits import patience, wait_until, within
 from harness.ports import free_port
 from harness.resp import ReplyError
 from harness.rig import restart
-from test_p8_live import line_up
-
-AT_ONCE_SECONDS = 1.0
-SILENT_SECONDS = 3.0
-
-
-def assert_leasedown(client, key, bound, reason=None, *options):
-    with within(patience(bound)):
-        client.refused("LEASEDOWN", "ACQUIRE", key, 60000, *options, text=reason)
-
-
-def assert_holder_writes(client, token, key="held"):
-    with within(patience(AT_ONCE_SECONDS)):
-        assert client.fenced(token, "SET", key, "written") == "OK"
-        assert client("GET", key) == b"written"
-
 
 @pytest.fixture
 def daemon(rig, redis):

@@ -3,31 +3,9 @@
 
 import pytest
 
+from harness.leases import PROMPT_SECONDS, hand_over, line_up
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.resp import refused
-
-PROMPT_SECONDS = 0.8  # for a wake-up: usually far less; a poll would take up to a second
-
-
-def line_up(daemon, key, count, ttl_ms=60000, wait_ms=30000):
-    """Return `count` clients that wait in this order."""
-    watch = daemon.client()
-    line = []
-    for number in range(count):
-        line.append(daemon.client())
-        line[-1].send("ACQUIRE", key, ttl_ms, "WAIT", wait_ms)
-        watch.await_waiters(key, number + 1)
-    return line
-
-
-def hand_over(holder, waiter, key, token, seconds):
-    """Release, and return the token of the waiter, which must be woken in time."""
-    with Stopwatch() as watch:
-        assert holder("RELEASE", key, token) == 0
-        fresh = waiter.read()[0]
-    assert fresh > token and watch.seconds < seconds
-    return fresh
-
 
 def test_50_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, holder, token, key):
     line = line_up(daemon, key, 50)

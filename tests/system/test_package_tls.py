@@ -9,7 +9,7 @@ from harness.certs import Certs
 from harness.limits import patience
 from harness.node import node
 from harness.package import stockade
-from test_acl import with_users
+from harness.users import with_users
 
 pytestmark = pytest.mark.interpreted
 

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from harness.leases import PROMPT_SECONDS
 from harness.limits import Stopwatch, patience
 from harness.resp import Push
 from harness.rig import restart
-from test_p8_live import PROMPT_SECONDS
 
 QUEUED = b"queued"
 

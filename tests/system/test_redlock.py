@@ -7,14 +7,12 @@ import statistics
 import pytest
 
 from harness.deployment import RECOVERED_SECONDS, granted_again
+from harness.leases import (PROMPT_SECONDS, assert_leasedown, assert_rising, cycles, hand_over,
+                            lock_key, pair, wait_for)
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.load import Load
 from harness.redlock import Redlock
 from harness.resp import refused
-from test_p2_rising import assert_rising, cycles, lock_key
-from test_p8_lease_service import assert_leasedown
-from test_p8_live import PROMPT_SECONDS, hand_over
-from test_wake_across_daemons import pair, wait_for
 
 PAIRS = list(itertools.combinations(range(5), 2))
 TRIPLES = list(itertools.combinations(range(5), 3))

@@ -8,12 +8,12 @@ import threading
 
 import pytest
 
+from harness.leases import line_up
 from harness.limits import wait_until
 from harness.maintenance import cycle, execute, floor_said, make_version_1, query, value
 from harness.resp import ReplyError
 from harness.rig import restart
 from harness.threads import Beside
-from test_p8_live import line_up
 
 TOKEN_MAX = (1 << 53) - 1
 LEAP = 1 << 32

@@ -7,19 +7,15 @@ import re
 import pytest
 
 from harness.deployment import granted_again, token_when_up
+from harness.leases import (AT_ONCE_SECONDS, SILENT_SECONDS, assert_leasedown, assert_rising,
+                            await_up, lock_key)
 from harness.limits import REPO, wait_until
 from harness.load import Load
 from harness.ports import free_port
 from harness.resp import ReplyError
 from harness.sentinel import NEVER_MS, Sentinels
-from test_p2_rising import assert_rising, lock_key
-from test_p8_lease_service import AT_ONCE_SECONDS, SILENT_SECONDS, assert_leasedown
 
 FAILOVERS = 20
-
-
-def await_up(client):
-    wait_until(lambda: client.info("lease")["lease_service_up"] == "1", "the service is up", 15)
 
 
 def assert_at(client, server):

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
+from harness.leases import line_up
 from harness.limits import REPO, wait_until
 from harness.netns import secluded
 from harness.resp import Client, ReplyError, encode
-from test_p8_live import line_up
 
 PASSWORD = "correct horse"
 

@@ -13,7 +13,7 @@ import pytest
 from harness.limits import patience, wait_until
 from harness.manager import Manager, hand_over
 from harness.resp import Client
-from test_startup import refusal
+from harness.rig import refusal
 
 PERIOD_MS = 400  # of the watchdog; the daemon speaks four times in it
 

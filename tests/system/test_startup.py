@@ -11,29 +11,15 @@ import subprocess
 import pytest
 
 from harness.certs import Certs
-from harness.limits import BUILD, Stopwatch, patience, wait_until, within
+from harness.leases import line_up
+from harness.limits import BUILD, patience, wait_until, within
 from harness.maintenance import execute, query
 from harness.resp import Client, Closed, ReplyError
-from harness.rig import restart
-from test_p8_live import line_up
+from harness.rig import refusal, restart
 
 DRAIN_SECONDS = 10
 # Root reads and writes whatever it likes, unless it gives that power up.
 UNPRIVILEGED = ("setpriv", "--inh-caps=-all", "--bounding-set=-all") if os.getuid() == 0 else ()
-
-
-def refusal(rig, *args, **options):
-    """Start a daemon, which must refuse to start; return its one line on stderr."""
-    daemon = rig.start(*args, **options)
-    with Stopwatch() as watch:
-        status = daemon.wait()
-    daemon.expected_status = status
-    assert status > 0, daemon.describe()
-    assert watch.seconds < patience(5)
-    # A store that was made before something else failed has a line of its own.
-    lines = [line for line in daemon.stderr().splitlines() if " is new: " not in line]
-    assert len(lines) == 1 and len(lines[0]) > 10, f"one clear line:\n{daemon.describe()}"
-    return lines[0]
 
 
 @pytest.mark.parametrize("args, named", [

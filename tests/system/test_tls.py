@@ -21,7 +21,7 @@ from harness.library import StkError
 from harness.limits import patience, wait_until
 from harness.programs import run, run_node
 from harness.resp import Client, Closed, encode
-from test_startup import refusal
+from harness.rig import refusal
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,12 @@ forgotten, and memory that was used once is used again."""
 
 import re
 import resource
-import selectors
 import time
 
 import pytest
 
-from harness.limits import patience, sanitized, wait_until
-from test_p8_live import line_up
+from harness.leases import line_up, serve
+from harness.limits import sanitized, wait_until
 
 MB, KB = 1 << 20, 1 << 10
 
@@ -59,22 +58,6 @@ def crowd(daemon, key, count):
     wait_until(lambda: watch.lease(key)["waiters"] == count, "all wait", 60)
     watch.close()
     return clients
-
-
-def serve(clients, key):
-    """Let each release as soon as it was served; return the tokens in the order of service."""
-    tokens = []
-    with selectors.DefaultSelector() as selector:
-        for client in clients:
-            selector.register(client.sock, selectors.EVENT_READ, client)
-        while len(tokens) < len(clients):
-            ready = selector.select(patience(10))
-            assert len(ready) == 1, f"one at a time: {len(ready)} after {len(tokens)}"
-            client = ready[0][0].data
-            selector.unregister(client.sock)
-            tokens.append(client.read()[0])
-            assert client("RELEASE", key, tokens[-1]) == 0
-    return tokens
 
 
 def test_waiters_that_arrive_together_are_served_one_at_a_time_and_none_is_forgotten(daemon, key):

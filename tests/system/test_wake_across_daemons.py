@@ -6,31 +6,12 @@ import time
 
 import pytest
 
+from harness.leases import PROMPT_SECONDS, await_news, hand_over, pair, serve, wait_for
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.relay import Relay
 from harness.resp import Push
-from test_p8_live import PROMPT_SECONDS, hand_over
-from test_waiting_in_line import serve
 
 LOOK_SECONDS = 1.0
-
-
-def await_news(daemon):
-    client = daemon.client()
-    wait_until(lambda: client.counter("lease_service_watched") == 1, "news arrive", 10)
-    return client
-
-
-def pair(rig, *uris):
-    """Return two daemons on one file that hear of each other, and a client of each."""
-    daemons = [rig.daemon(lease=uri) for uri in uris]
-    return daemons, [await_news(daemon) for daemon in daemons]
-
-
-def wait_for(daemon, client, key, ttl_ms=60000):
-    """Let `client` wait in line for `key`."""
-    client.send("ACQUIRE", key, ttl_ms, "WAIT", 30000)
-    daemon.client().await_waiters(key, 1)
 
 
 @pytest.mark.parametrize("how", ["RELEASE", "REVOKE", "close"])

@@ -9,17 +9,14 @@ import socket
 import pytest
 
 from harness.deployment import granted_again, token_when_up
+from harness.leases import (AT_ONCE_SECONDS, PROMPT_SECONDS, SILENT_SECONDS, assert_holder_writes,
+                            assert_leasedown, assert_rising, await_up, hand_over)
 from harness.limits import Stopwatch, patience, wait_until
 from harness.load import Load
 from harness.ports import free_port
 from harness.resp import Push, ReplyError
 from harness.services import needed
 from harness.zookeeper import ZooKeeper
-from test_p2_rising import assert_rising
-from test_p8_lease_service import (AT_ONCE_SECONDS, SILENT_SECONDS, assert_holder_writes,
-                                   assert_leasedown)
-from test_p8_live import PROMPT_SECONDS, hand_over
-from test_sentinel import await_up
 
 LONG_SESSION_MS = 60000
 RESTARTS = 6

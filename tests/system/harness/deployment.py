@@ -73,5 +73,5 @@ def token_when_up(client, resource, ttl_ms=60000, *options, timeout=15):
 
 
 def granted_again(client, resource, ttl_ms=60000, *options):
-    """The same, in time: the service has recovered."""
+    """As token_when_up(), in the time that a service has that has recovered by itself."""
     return token_when_up(client, resource, ttl_ms, *options, timeout=RECOVERED_SECONDS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Three PostgreSQL servers under Patroni, synchronous, which keeps its mind in an etcd. Slow.
+"""Three PostgreSQL servers under Patroni, synchronous, which keeps its state in an etcd. Slow.
 
     group = Patroni(rig)                 a leader and two replicas, one of them synchronous
     database = group.database()          its name

@@ -63,7 +63,7 @@ class Process:
         return line.decode()
 
     def wait(self, timeout=15.0):
-        """The exit status, in time."""
+        """Until it ends; the exit status."""
         wait = Wait(timeout)
         try:
             status = self.popen.wait(wait.left)

@@ -11,8 +11,8 @@
     group.partition(group.primary, door) these two and the others do not reach each other
     group.heal()
 
-Servers and doors are the places of this network. group.primary is whom the harness takes for it: an
-old one that lives on is in group.left, and does not know.
+Servers and doors are the places of this network. group.primary is the last one that was promoted.
+An old one that lives on may still take itself for the primary; it is in group.left.
 
 With synchronous standbys a commit that was told is on the primary and on one of them; so promote()
 wants to ask all of them, or be told that commits may be lost. Standbys hear the old primary no more

@@ -18,7 +18,7 @@ import urllib.error
 import urllib.request
 
 from harness import postgres
-from harness.limits import BUILD, DAEMON, Late, patience, wait_until
+from harness.limits import BUILD, DAEMON, Late, Stopwatch, patience, wait_until
 from harness.ports import free_port
 from harness.process import Process
 from harness.relay import Relay
@@ -267,3 +267,17 @@ def restart(rig, daemon, how=signal.SIGTERM, **options):
     else:
         daemon.stop()
     return rig.daemon(**options)
+
+
+def refusal(rig, *args, **options):
+    """Starts a daemon, which must refuse to start; its one line on stderr."""
+    daemon = rig.start(*args, **options)
+    with Stopwatch() as watch:
+        status = daemon.wait()
+    daemon.expected_status = status
+    assert status > 0, daemon.describe()
+    assert watch.seconds < patience(5)
+    # A store that was made before something else failed has a line of its own.
+    lines = [line for line in daemon.stderr().splitlines() if " is new: " not in line]
+    assert len(lines) == 1 and len(lines[0]) > 10, f"one clear line:\n{daemon.describe()}"
+    return lines[0]

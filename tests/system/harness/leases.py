@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of leases do again and again: grants in turn, lines of waiters, two daemons that share
+a lease service, and what holds while that service is down."""
+
+import selectors
+
+from harness.deployment import token_when_up
+from harness.limits import Stopwatch, patience, wait_until, within
+
+PROMPT_SECONDS = 0.8  # for a wake-up: usually far less; a poll would take up to a second
+AT_ONCE_SECONDS = 1.0  # until LEASEDOWN, where the daemon knows that the service is away
+SILENT_SECONDS = 3.0  # where it has to find out
+
+
+def lock_key(resource):
+    return f"stockade:{{{resource}}}:lock"
+
+
+def token_key(resource):
+    return f"stockade:{{{resource}}}:token"
+
+
+def cycles(client, resource, count=1):
+    """Acquires and releases so many times; the tokens."""
+    tokens = []
+    for _ in range(count):
+        tokens.append(token_when_up(client, resource))
+        client("RELEASE", resource, tokens[-1])
+    return tokens
+
+
+def assert_rising(tokens):
+    assert all(a < b for a, b in zip(tokens, tokens[1:])), tokens
+
+
+def line_up(daemon, key, count, ttl_ms=60000, wait_ms=30000):
+    """So many clients, which wait in this order."""
+    watch = daemon.client()
+    line = []
+    for number in range(count):
+        line.append(daemon.client())
+        line[-1].send("ACQUIRE", key, ttl_ms, "WAIT", wait_ms)
+        watch.await_waiters(key, number + 1)
+    return line
+
+
+def serve(clients, key):
+    """Each releases as soon as it was served; the tokens in the order of service."""
+    tokens = []
+    with selectors.DefaultSelector() as selector:
+        for client in clients:
+            selector.register(client.sock, selectors.EVENT_READ, client)
+        while len(tokens) < len(clients):
+            ready = selector.select(patience(10))
+            assert len(ready) == 1, f"one at a time: {len(ready)} after {len(tokens)}"
+            client = ready[0][0].data
+            selector.unregister(client.sock)
+            tokens.append(client.read()[0])
+            assert client("RELEASE", key, tokens[-1]) == 0
+    return tokens
+
+
+def hand_over(holder, waiter, key, token, seconds):
+    """Releases; the token of the waiter, which must be woken in time."""
+    with Stopwatch() as watch:
+        assert holder("RELEASE", key, token) == 0
+        fresh = waiter.read()[0]
+    assert fresh > token and watch.seconds < seconds
+    return fresh
+
+
+def await_up(client):
+    wait_until(lambda: client.info("lease")["lease_service_up"] == "1", "the service is up", 15)
+
+
+def assert_leasedown(client, key, bound, reason=None, *options):
+    with within(patience(bound)):
+        client.refused("LEASEDOWN", "ACQUIRE", key, 60000, *options, text=reason)
+
+
+def assert_holder_writes(client, token, key="held"):
+    with within(patience(AT_ONCE_SECONDS)):
+        assert client.fenced(token, "SET", key, "written") == "OK"
+        assert client("GET", key) == b"written"
+
+
+def await_news(daemon):
+    client = daemon.client()
+    wait_until(lambda: client.counter("lease_service_watched") == 1, "news arrive", 10)
+    return client
+
+
+def pair(rig, *uris):
+    """Two daemons on one file that hear of each other, and a client of each."""
+    daemons = [rig.daemon(lease=uri) for uri in uris]
+    return daemons, [await_news(daemon) for daemon in daemons]
+
+
+def wait_for(daemon, client, key, ttl_ms=60000):
+    """The client stands in line from now on."""
+    client.send("ACQUIRE", key, ttl_ms, "WAIT", 30000)
+    daemon.client().await_waiters(key, 1)
