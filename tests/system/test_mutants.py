@@ -98,7 +98,7 @@ FAILURES = [
     ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "unit silent_test"}),
     ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "unit nosuch_test"}),
     ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "system test_sum::test_broken"}),
-    ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "system test_sum::test_nosuch"}),
+    ("CATCHER IS MISSING", {"caught": "system test_sum::test_nosuch"}),
     ("CATCHER FAILS WITHOUT A DEFECT", {"caught": "sim RUNS=0"}),
     ("BAD ENTRY", {"caught": "luck"}),
     ("BAD ENTRY", {"caught": ""}),
