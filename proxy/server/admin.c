@@ -39,6 +39,7 @@ enum {
     CONNECTION_BYTES_MAX = 16 * 1024,
     BACKLOG = 64,
     TUNNELS_MAX = CONNECTIONS_MAX / 3, /* each takes three descriptors */
+    GUESTS_MAX = CONNECTIONS_MAX + 1,  /* a suspended connection outlives its tunnel for a while */
 };
 
 enum { TRIALS_MAX = 16, LOGINS_KNOWN = 64, LOGIN_KNOWN_MS = 15 * 60 * 1000 };
@@ -53,8 +54,8 @@ struct admin {
     struct live *live;
     struct {
         int fd;
-        char *user;
-    } guests[TUNNELS_MAX]; /* of tunnels, whom their certificates name */
+        char *user;       /* NULL: a free place */
+    } guests[GUESTS_MAX]; /* connections through tunnels, whose certificates name users */
     struct list trials;
     struct {
         uint64_t until_ms;
@@ -197,7 +198,7 @@ static const char *certified(const struct admin *admin, struct MHD_Connection *c
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
 
-    for (size_t i = 0; info != NULL && i < TUNNELS_MAX; i++)
+    for (size_t i = 0; info != NULL && i < GUESTS_MAX; i++)
         if (admin->guests[i].user != NULL && admin->guests[i].fd == info->connect_fd)
             return admin->guests[i].user;
     return NULL;
@@ -585,25 +586,28 @@ static int take(struct admin *admin, int fd, char *why, size_t why_size)
 
 static void forget_guest(struct admin *admin, int fd)
 {
-    for (size_t i = 0; i < TUNNELS_MAX; i++)
+    for (size_t i = 0; i < GUESTS_MAX; i++)
         if (admin->guests[i].user != NULL && admin->guests[i].fd == fd) {
             free(admin->guests[i].user);
             admin->guests[i].user = NULL;
         }
 }
 
-/* A name goes with its connection, and in any case with the next one that has its descriptor. */
-static void set_guest(struct admin *admin, int fd, const char *user)
+/* Note whom this connection's certificate names (NULL: nobody), in place of whoever had the
+ * descriptor before. False: there is no room. */
+static bool set_guest(struct admin *admin, int fd, const char *user)
 {
-    size_t room = 0;
-
     forget_guest(admin, fd);
     if (user == NULL)
-        return;
-    while (admin->guests[room].user != NULL)
-        check(++room < TUNNELS_MAX);
-    admin->guests[room].fd = fd;
-    admin->guests[room].user = mem_strdup(user);
+        return true;
+    for (size_t i = 0; i < GUESTS_MAX; i++) {
+        if (admin->guests[i].user != NULL)
+            continue;
+        admin->guests[i].fd = fd;
+        admin->guests[i].user = mem_strdup(user);
+        return true;
+    }
+    return false;
 }
 
 static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
@@ -638,8 +642,9 @@ static void on_tunnel(void *context, int fd, const char *user, const struct sock
 {
     struct admin *admin = context;
 
-    set_guest(admin, fd, user);
-    if (MHD_add_connection(admin->http, fd, peer, peer_len) != MHD_YES)
+    if (!set_guest(admin, fd, user))
+        close(fd);
+    else if (MHD_add_connection(admin->http, fd, peer, peer_len) != MHD_YES)
         forget_guest(admin, fd);
     wake(admin);
 }

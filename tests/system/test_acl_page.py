@@ -2,8 +2,11 @@
 """The page with users: HTTP Basic and certificates, and what each of them may see and do."""
 
 import base64
+import contextlib
 import http.client
 import json
+import socket
+import struct
 import subprocess
 
 import pytest
@@ -128,12 +131,37 @@ def test_crypt_is_asked_beside_the_loop(rig):
     assert ask(daemon, "/api/state", "slow", "wrong")[0] == 401
 
 
-def test_a_certificate_names_the_user_of_the_page(rig):
-    certs = Certs(rig.folder / "certs")
+def by_certificates(rig, certs, *users):
     cert = certs.server()
-    daemon = with_users(rig, ROOT, SOME, args=(
+    return with_users(rig, ROOT, *users, args=(
         "--tls-cert", cert.cert, "--tls-key", cert.key, "--tls-ca", certs.ca, "--tls-clients",
         "optional", "--tls-user", "cn"), admin="tls:127.0.0.1:0")
+
+
+def test_a_crowd_of_named_users_may_leave_and_come_back(rig):
+    """A stream that waits for news notices only later that its client has gone."""
+    certs = Certs(rig.folder / "certs")
+    daemon = by_certificates(rig, certs, SOME)
+    some = certs.client(certs.issue("some"))
+
+    def come(opened, count):
+        for _ in range(count):
+            sock = opened.enter_context(some.wrap_socket(
+                socket.create_connection(daemon.admin, patience(20)), server_hostname="127.0.0.1"))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            sock.sendall(b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert sock.recv(8) == b"HTTP/1.1"
+
+    for _ in range(3):
+        with contextlib.ExitStack() as opened:
+            come(opened, 104)
+        with contextlib.ExitStack() as opened:
+            come(opened, 20)
+
+
+def test_a_certificate_names_the_user_of_the_page(rig):
+    certs = Certs(rig.folder / "certs")
+    daemon = by_certificates(rig, certs, SOME)
     login(daemon, "root").token("k1")
     some, nobody = (certs.client(certs.issue(name)) for name in ("some", "nobody"))
     assert ask(daemon, "/api/leases", context=some)[1]["matched"] == 1
