@@ -161,6 +161,28 @@ def test_values_are_shown_where_the_daemon_was_told_so(rig, browser):
             assert ("+OK" in page.text("#receipts")) == shown
 
 
+def test_a_resource_that_is_opened_again_is_shown_again(rig, browser):
+    daemon = rig.daemon()
+    daemon.client().token("order:1", 600000, "OWNER", "checkout")
+    with browser.page(daemon) as page:
+        for _ in range(2):
+            page.await_lease("order:1")
+            page.click("#leases .name-link")
+            page.await_text("#resource-now", "Held by checkout")
+            page.click(".back")
+
+
+def test_nothing_of_a_resource_is_shown_with_another(rig, browser):
+    daemon = rig.daemon("--page-values", "show")
+    client = daemon.client()
+    client("FENCED", client.token("order:1"), "SET", "order:1", "for Ada")
+    with browser.page(daemon, view("order:1"), expect="status of 400") as page:
+        page.await_text("#value", "for Ada")
+        page.run("await page.evaluate(() => { location.hash = '#/resource/' + 'x'.repeat(600); })")
+        page.await_text("#resource-now", "The resource cannot be shown")
+        assert "for Ada" not in page.text("#resource")
+
+
 def test_a_hundred_thousand_leases_scroll(rig, browser):
     daemon = rig.daemon()
     client = daemon.client(timeout=30)

@@ -35,6 +35,7 @@ export class ResourceView {
     setText($('resource-now'), '');
     $('lane').replaceChildren();
     for (const id of ['waiters', 'refused', 'history', 'receipts']) update($(id), null, () => []);
+    $('value-section').hidden = true;
     $('revoke').hidden = true;
     this.fetch(); // at once, whatever was asked before
   }

@@ -98,9 +98,12 @@ export function update(node, data, build) {
   node.replaceChildren(...build(data));
 }
 
-/* Sets a text where it differs, so that what reads the page aloud hears of changes only. */
+/* Sets a text where it differs, so that what reads the page aloud hears of changes only. What
+ * update() had built there is gone then. */
 export function setText(node, text) {
-  if (node.textContent !== text) node.textContent = text;
+  if (node.textContent === text) return;
+  shown.delete(node);
+  node.textContent = text;
 }
 
 /* A table of rows, each an array of cells; columns are {title, class}. */
