@@ -7,7 +7,8 @@
  *                          ENDING_MS are over. (To close at once would overtake the reply.)
  *
  * A client that says no more (by TLS, or by closing its connection) is told to the server as the
- * end of its input, and gets what the server still has to say. */
+ * end of its input, and gets what the server still has to say. One that reads nothing is dropped
+ * here: the server's own limit would go unnoticed behind the write that waits. */
 #include "proxy/server/tunnel.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@ enum { USER_NAME_MAX = 255 };
 enum {
     HANDSHAKE_MS = 10000,
     ENDING_MS = 2000,
+    WRITING_MS = 30000, /* a client that reads nothing for so long is dropped */
     TICK_MS = 250,
     BACKLOG = 64,
     READ_SIZE = 16 * 1024,
@@ -66,7 +68,7 @@ struct tunnel {
     struct tunnels *tunnels;
     struct tls *tls;
     enum state state;
-    uint64_t until_ms; /* HANDSHAKE, ENDING */
+    uint64_t until_ms; /* HANDSHAKE, ENDING; OPEN: of the write to the client */
     int handles;
     bool dropped;
     struct side outside, inside;
@@ -147,6 +149,8 @@ static void put(struct tunnel *tunnel, struct side *side, struct buf *from)
         buf_fit(&side->held);
         piece = uv_buf_init(side->held.data, (unsigned)side->held.len);
         side->writing = true;
+        if (side == &tunnel->outside && tunnel->state == OPEN)
+            tunnel->until_ms = uv_now(tunnel->tunnels->options.loop) + WRITING_MS;
         side->write.data = side;
         check(uv_write(&side->write, &side->socket.stream, &piece, 1, on_written) == 0);
     }
@@ -307,7 +311,8 @@ static void on_tick(uv_timer_t *timer)
     for (struct list *link = tunnels->all.next, *next; link != &tunnels->all; link = next) {
         struct tunnel *tunnel = list_entry(link, struct tunnel, link);
         next = link->next;
-        if (tunnel->state != OPEN && tunnel->until_ms <= uv_now(tunnels->options.loop))
+        if ((tunnel->state != OPEN || tunnel->outside.writing) &&
+            tunnel->until_ms <= uv_now(tunnels->options.loop))
             drop(tunnel);
     }
     if (list_empty(&tunnels->all))

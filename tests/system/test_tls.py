@@ -451,6 +451,19 @@ def test_a_page_that_reads_slowly_gets_all_of_it(watched, certs):
         assert got.endswith(b"\r\n\r\n" + ask(connection, "/page.js")[1])
 
 
+@pytest.mark.slow  # the daemon waits half a minute
+def test_a_page_by_tls_that_stops_reading_is_dropped(watched, certs):
+    watched.client().pipeline([("ACQUIRE", b"\1" * 500 + b"%d" % i, 600000) for i in range(200)])
+    had = open_files(watched)
+    deaf = socket.socket()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    deaf.connect(watched.admin)
+    with certs.client().wrap_socket(deaf, server_hostname="127.0.0.1") as sock:
+        sock.sendall(b"GET /api/leases?count=200 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 12)
+        wait_until(lambda: open_files(watched) == had + 3, "it is served")
+        wait_until(lambda: open_files(watched) == had, "it is dropped", 40)
+
+
 # New certificates.
 
 
