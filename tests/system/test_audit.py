@@ -467,6 +467,40 @@ def test_sigusr1_and_logrotate_carry_the_chain_on(rig, tool):
     assert first.name == "audit.log.000000000001"
 
 
+def test_a_sync_that_fails_before_a_rotation_is_told(rig, tool):
+    audit, client, _ = failing(rig, tool, "sync EIO")
+    client.token("other", 60000)
+    audit.await_event("grant", count=2)
+    audit.daemon.signal(signal.SIGUSR1)
+    rig.faults.await_hit()
+    rig.faults.clear()
+    gap, = audit.await_event("gap")
+    assert "a sync failed" in gap["reason"]
+    wait_until(lambda: len(audit.files()) == 2, "it was rotated all the same")
+    audit.stop()
+    audit.assert_whole()
+
+
+@pytest.mark.parametrize("content", [b"a secret without an end", b"\0" * 5000])
+def test_a_file_that_was_never_an_audit_is_left_as_it_is(rig, content):
+    path = rig.folder / "file"
+    path.write_bytes(content)
+    daemon = rig.start("--audit", path)
+    daemon.expected_status = 1
+    assert daemon.wait() == 1
+    assert "is not an audit" in daemon.stderr()
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("content", [b"{", b"\0" * 100])
+def test_a_file_in_which_a_crash_left_no_line_is_begun(rig, tool, content):
+    path = rig.folder / "audit.log"
+    path.write_bytes(content)
+    audit = Audit(rig, tool)
+    audit.stop()
+    audit.assert_whole()
+
+
 def test_a_file_with_something_else_in_it_is_not_gone_on_in(rig, tool):
     audit = Audit(rig, tool, "--audit-durable", "grant")
     audit.path.rename(rig.folder / "audit.log.1")

@@ -69,7 +69,8 @@ struct auditor {
     struct audit_file *file;
     struct buf batch;
     uint64_t batch_ticket, lost_unsaid, written, syncs;
-    bool sync_failed; /* since a sync that succeeded */
+    bool sync_failed; /* since the last line that says so */
+    bool reopen;      /* SIGUSR1 came, and the file has not been reopened since */
     int64_t synced_ms, rotate_at;
 };
 
@@ -257,23 +258,24 @@ static void add_batch(struct auditor *auditor)
     buf_clear(&auditor->batch);
 }
 
-static void add_gap(struct auditor *auditor, const char *format, uint64_t count)
+static void add_gap(struct auditor *auditor, const char *reason)
 {
-    char reason[160];
-
-    snprintf(reason, sizeof reason, format, count);
     audit_file_add(auditor->file, wall_ms(),
                    &(struct audit_note){.event = AUDIT_GAP, .reason = bytes_of(reason)});
 }
 
 static void add_gaps(struct auditor *auditor)
 {
-    if (auditor->lost_unsaid > 0)
-        add_gap(auditor, "%" PRIu64 " events are missing here: there was no room for them",
-                auditor->lost_unsaid);
+    char reason[96];
+
+    if (auditor->lost_unsaid > 0) {
+        snprintf(reason, sizeof reason,
+                 "%" PRIu64 " events are missing here: there was no room for them",
+                 auditor->lost_unsaid);
+        add_gap(auditor, reason);
+    }
     if (auditor->sync_failed)
-        add_gap(auditor,
-                "a sync failed: lines before this one may be lost with the power%.0" PRIu64, 0);
+        add_gap(auditor, "a sync failed: lines before this one may be lost with the power");
     auditor->lost_unsaid = 0;
     auditor->sync_failed = false;
 }
@@ -311,19 +313,23 @@ static void say_head(const struct auditor *auditor, const char *what)
              head.lines, head.hash.hex);
 }
 
-/* Go on in a new file where that was asked for, or this one is full. True: there is a new one. */
-static bool rotate(struct auditor *auditor, bool asked)
+/* Return whether the lines are to go on in a new file: SIGUSR1 came, or this one is full. */
+static bool wants_rotation(const struct auditor *auditor)
+{
+    return auditor->reopen ||
+           (auditor->options.bytes_max > 0 && audit_file_size(auditor->file) >= auditor->rotate_at);
+}
+
+/* Go on in a new file, once all is written and synced. Return whether there is a new one. */
+static bool rotate(struct auditor *auditor)
 {
     char name[NAME_SIZE], why[WHY_SIZE] = "", text[WHY_SIZE];
     int64_t bytes_max = auditor->options.bytes_max;
-    bool full = bytes_max > 0 && audit_file_size(auditor->file) >= auditor->rotate_at;
-
-    if (!asked && !full)
-        return false;
     struct chain_head head = audit_file_head(auditor->file);
     enum audit_rotation rotation =
-        asked ? audit_file_reopen(auditor->file, name, sizeof name, why, sizeof why)
-              : audit_file_rotate(auditor->file, name, sizeof name, why, sizeof why);
+        auditor->reopen ? audit_file_reopen(auditor->file, name, sizeof name, why, sizeof why)
+                        : audit_file_rotate(auditor->file, name, sizeof name, why, sizeof why);
+    auditor->reopen = false;
     if (rotation == AUDIT_UNCHANGED) {
         log_error(auditor->options.log, "audit: the file stays: %s", why);
         auditor->rotate_at = audit_file_size(auditor->file) + bytes_max;
@@ -353,15 +359,16 @@ static void wait_for(struct auditor *auditor, int64_t ms)
 static bool has_work(const struct auditor *auditor)
 {
     return auditor->queue.len > 0 || auditor->queue_lost > 0 || auditor->reopening ||
-           auditor->stopping || auditor->sync_failed;
+           auditor->stopping || auditor->sync_failed || auditor->reopen;
 }
 
 /* What the thread has been asked for. */
 struct asked {
-    bool sync, reopen, stop;
+    bool sync, stop;
 };
 
-/* Take over what is to be done. Where the last attempt failed that is: the same again, later. */
+/* Wait for work, and take it over. Where the last attempt failed, take nothing: only wait until it
+ * is time to try again. */
 static struct asked take_work(struct auditor *auditor, bool failing)
 {
     struct asked asked;
@@ -384,8 +391,8 @@ static struct asked take_work(struct auditor *auditor, bool failing)
             !auditor->reopening && !auditor->stopping)
             wait_for(auditor, GATHER_MS);
     }
-    asked = (struct asked){auditor->queue_is_durable, auditor->reopening, auditor->stopping};
-    if (!failing) { /* what is in the file comes first */
+    asked = (struct asked){auditor->queue_is_durable, auditor->stopping};
+    if (!failing) {
         struct buf empty = auditor->batch;
         auditor->batch = auditor->queue;
         auditor->queue = empty;
@@ -393,6 +400,7 @@ static struct asked take_work(struct auditor *auditor, bool failing)
         auditor->lost_unsaid += auditor->queue_lost;
         auditor->queue_lost = 0;
         auditor->queue_is_durable = false;
+        auditor->reopen |= auditor->reopening;
         auditor->reopening = false;
     }
     pthread_mutex_unlock(&auditor->lock);
@@ -411,10 +419,11 @@ static void *run(void *context)
             add_batch(auditor);
             add_gaps(auditor);
         }
-        bool put_down = put(auditor, asked.sync || asked.stop || failing, why);
-        if (put_down && !failing && rotate(auditor, asked.reopen))
+        bool rotating = !failing && wants_rotation(auditor);
+        bool put_down = put(auditor, asked.sync || asked.stop || failing || rotating, why);
+        if (put_down && rotating && rotate(auditor))
             put_down = put(auditor, asked.sync || asked.stop, why);
-        bool more = failing && put_down; /* that the queue is still to be taken over */
+        bool more = failing && put_down; /* the queue has still to be taken over */
         failing = !put_down;
         publish(auditor, why);
         if (asked.stop && !more)

@@ -122,8 +122,7 @@ bool chain_begin(struct chain_head *head)
     *head = (struct chain_head){.lines = 0};
     if (RAND_bytes(id, sizeof id) != 1)
         return false;
-    for (size_t i = 0; i < sizeof id; i++)
-        snprintf(head->id + 2 * i, 3, "%02x", id[i]);
+    bytes_to_hex((struct bytes){(const char *)id, sizeof id}, head->id);
     return true;
 }
 
@@ -150,7 +149,7 @@ void chain_append(struct chain_head *head, struct chain_hasher *hasher, int64_t 
 {
     size_t from = out->len;
 
-    append_number(out, "{\"time_ms\":", time_ms);
+    append_number(out, CHAIN_LINE_START, time_ms);
     buf_append_text(out, ",\"event\":\"");
     buf_append_text(out, event_names[note->event]);
     append_member(out, "\",\"user\":", note->user);
@@ -253,7 +252,7 @@ bool chain_line_read(struct bytes text, struct chain_line *line)
 {
     struct bytes ignored;
 
-    if (!TAKE(&text, "{\"time_ms\":"))
+    if (!TAKE(&text, CHAIN_LINE_START))
         return false;
     (void)TAKE(&text, "-");
     if (take_span(&text, "0123456789").len == 0 || !TAKE(&text, ",\"event\":") ||

@@ -38,6 +38,8 @@ struct chain_head {
     struct chain_hash hash; /* of the last line */
 };
 
+#define CHAIN_LINE_START "{\"time_ms\":" /* each line begins so */
+
 /* Hashes pieces of one text; owned by one thread. */
 struct chain_hasher;
 struct chain_hasher *chain_hasher_new(void);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
 
@@ -25,7 +26,7 @@ struct audit_file {
     int64_t size;           /* with what is in `out` */
     struct buf out;         /* made, and not written yet */
     size_t out_written;     /* of it */
-    bool synced;
+    bool synced, folder_synced;
 };
 
 /* Opening. */
@@ -78,6 +79,8 @@ static bool scan_lines(struct scan *scan)
             scan->is_another = strcmp(scan->known->hash.hex, scan->head.hash.hex) != 0;
         kept = from;
     }
+    if (scan->first == 0 && scan->text.len > TORN_START_MAX)
+        return false;
     scan->looked = from - kept;
     if (kept > 0)
         buf_consume(&scan->text, kept);
@@ -156,21 +159,34 @@ static int64_t wall_ms(void)
     return clock_wall_us(&clock_monotonic) / 1000;
 }
 
-static bool begin(struct audit_file *file, char *why, size_t why_size)
+/* Make the first line of an empty file. */
+static void begin_file(struct audit_file *file)
 {
-    if (file->head.lines == 0 && !chain_begin(&file->head)) {
-        snprintf(why, why_size, "%s: the system gives no random bytes", file->path);
-        return false;
-    }
     file->first = file->head.lines + 1;
     chain_append_begin(&file->head, file->hasher, wall_ms(), &file->out);
     file->size = (int64_t)file->out.len;
-    file->synced = false;
-    if (!sync_folder(file->path)) {
-        snprintf(why, why_size, "the folder of %s: %s", file->path, strerror(errno));
+    file->synced = file->folder_synced = false;
+}
+
+static bool begin_chain(struct audit_file *file, char *why, size_t why_size)
+{
+    if (!chain_begin(&file->head)) {
+        snprintf(why, why_size, "%s: the system gives no random bytes", file->path);
         return false;
     }
+    begin_file(file);
     return true;
+}
+
+/* Return whether a crash may have left this of an audit's first line: its beginning, or zeros. */
+static bool is_torn_start(struct bytes text)
+{
+    static const char start[] = CHAIN_LINE_START;
+    size_t len = text.len < sizeof start - 1 ? text.len : sizeof start - 1, zeros = 0;
+
+    while (zeros < text.len && text.data[zeros] == '\0')
+        zeros++;
+    return zeros == text.len || memcmp(text.data, start, len) == 0;
 }
 
 /* A line says for ever that the file was not what it had been. */
@@ -198,15 +214,13 @@ static void add_mismatch(struct audit_file *file, const struct scan *scan,
 static bool resume(struct audit_file *file, struct scan *scan, struct audit_opened *opened,
                    char *why, size_t why_size)
 {
-    bool scanned = scan_file(scan, file->fd, file->path, why, why_size);
-
-    buf_free(&scan->text);
-    if (!scanned)
+    if (!scan_file(scan, file->fd, file->path, why, why_size))
         return false;
     if (scan->first == 0) { /* not even the first line was whole: there is nothing to go on from */
         opened->is_new = true;
-        if (scan->torn_bytes <= TORN_START_MAX && ftruncate(file->fd, 0) == 0)
-            return begin(file, why, why_size);
+        if (is_torn_start((struct bytes){scan->text.data, scan->torn_bytes - !scan->torn_ended}) &&
+            ftruncate(file->fd, 0) == 0)
+            return begin_chain(file, why, why_size);
         snprintf(why, why_size, "%s is not an audit: it has no whole line; move it away",
                  file->path);
         return false;
@@ -238,8 +252,10 @@ struct audit_file *audit_file_open(const char *path, const struct chain_head *kn
     file->hasher = chain_hasher_new();
     file->fd = open_path(path, &opened->is_new, why, why_size);
     struct scan scan = {.hasher = file->hasher, .heads = known, .heads_count = known_count};
-    if (file->fd >= 0 &&
-        (opened->is_new ? begin(file, why, why_size) : resume(file, &scan, opened, why, why_size)))
+    bool ready = file->fd >= 0 && (opened->is_new ? begin_chain(file, why, why_size)
+                                                  : resume(file, &scan, opened, why, why_size));
+    buf_free(&scan.text);
+    if (ready)
         return file;
     audit_file_close(file);
     return NULL;
@@ -290,7 +306,10 @@ bool audit_file_write(struct audit_file *file)
 
 bool audit_file_sync(struct audit_file *file)
 {
-    if (!file->synced && fdatasync(file->fd) != 0)
+    if (file->synced)
+        return true;
+    file->folder_synced = file->folder_synced || sync_folder(file->path);
+    if (!file->folder_synced || fdatasync(file->fd) != 0)
         return false;
     file->synced = true;
     return true;
@@ -318,16 +337,12 @@ int64_t audit_file_size(const struct audit_file *file)
 
 /* Going on elsewhere. */
 
-/* Under the path there is, or is made, an empty file: lines go there now. The old one, which is
- * whole, is synced and closed. */
+/* Go on in an empty file under the path, which may be there already, and close the old one. */
 static enum audit_rotation go_on(struct audit_file *file, char *why, size_t why_size)
 {
     bool is_new = false;
 
-    if (!audit_file_sync(file)) {
-        snprintf(why, why_size, "%s cannot be synced: %s", file->path, strerror(errno));
-        return AUDIT_UNCHANGED;
-    }
+    check(audit_file_is_written(file) && file->synced);
     int fd = open_path(file->path, &is_new, why, why_size);
     if (fd < 0)
         return AUDIT_UNCHANGED;
@@ -338,8 +353,7 @@ static enum audit_rotation go_on(struct audit_file *file, char *why, size_t why_
     }
     close(file->fd);
     file->fd = fd;
-    /* That the folder cannot be synced is found again by the next sync, or never was true. */
-    (void)begin(file, why, why_size);
+    begin_file(file);
     return AUDIT_ROTATED;
 }
 
@@ -359,7 +373,7 @@ enum audit_rotation audit_file_rotate(struct audit_file *file, char *name, size_
     }
     if (go_on(file, why, why_size) == AUDIT_ROTATED)
         return AUDIT_ROTATED;
-    /* Back: where it was looked for it is found. */
+    /* Give it its name back, under which everybody looks for it. */
     (void)renameat2(AT_FDCWD, name, AT_FDCWD, file->path, RENAME_NOREPLACE);
     return AUDIT_UNCHANGED;
 }

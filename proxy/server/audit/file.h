@@ -41,11 +41,11 @@ struct chain_head audit_file_head(const struct audit_file *file);
 int64_t audit_file_size(const struct audit_file *file);
 
 enum audit_rotation {
-    AUDIT_ROTATED,   /* the lines go on in a new file; the old one is synced */
-    AUDIT_UNCHANGED, /* they go on where they are; `why` says why not elsewhere */
+    AUDIT_ROTATED,   /* the lines go on in a new file */
+    AUDIT_UNCHANGED, /* they stay in this one; `why` says why */
 };
 /* Give the file a name with the number of its first line, and go on in a new one. All has to be
- * written. `name`, out: its name now. */
+ * written and synced. `name`, out: its name now. */
 enum audit_rotation audit_file_rotate(struct audit_file *file, char *name, size_t name_size,
                                       char *why, size_t why_size);
 /* The file may have been moved away: then go on in a new one under the path, else rotate. */
