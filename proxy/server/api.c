@@ -116,6 +116,15 @@ static bool number(struct exchange *exchange, const char *name, int64_t max, int
     return false;
 }
 
+/* False: the exchange is refused. Its length bounds what comparing with every name costs. */
+static bool is_match(struct exchange *exchange, struct bytes match)
+{
+    if (match.len <= RESOURCE_NAME_MAX)
+        return true;
+    refuse(exchange, MHD_HTTP_BAD_REQUEST, "match has at most 512 bytes");
+    return false;
+}
+
 static void on_window(struct window *window)
 {
     struct exchange *exchange = list_entry(window, struct exchange, window);
@@ -151,8 +160,8 @@ static void ask_leases(struct exchange *exchange)
     if (!lists_know(exchange->window.sort)) {
         refuse(exchange, MHD_HTTP_BAD_REQUEST,
                "sort is wait, resource, owner, client, token, left, granted or waiters");
-    } else if (exchange->window.match.len > RESOURCE_NAME_MAX) {
-        refuse(exchange, MHD_HTTP_BAD_REQUEST, "match has at most 512 bytes");
+    } else if (!is_match(exchange, exchange->window.match)) {
+        return;
     } else if (!lists_ask(api->lists, &exchange->window)) {
         refuse_error(exchange, STK_BUSY);
     } else if (exchange->stage == WORKING && !uv_is_active((uv_handle_t *)&api->timer)) {
@@ -204,12 +213,12 @@ static void ask_resource(struct exchange *exchange)
 
 static void ask_refusals(struct exchange *exchange)
 {
+    struct bytes match = argument(exchange, "match");
     int64_t count = COUNT_DEFAULT;
 
-    if (!number(exchange, "count", LEASES_COUNT_MAX, &count))
+    if (!number(exchange, "count", LEASES_COUNT_MAX, &count) || !is_match(exchange, match))
         return;
-    show_refusals(exchange->api->engine, argument(exchange, "match"), (size_t)count,
-                  exchange->reader, &exchange->json);
+    show_refusals(exchange->api->engine, match, (size_t)count, exchange->reader, &exchange->json);
     answered(exchange, MHD_HTTP_OK);
 }
 

@@ -188,6 +188,7 @@ def test_a_resource_is_told_with_its_line_and_its_history(rig):
     assert ask(daemon, "/api/resource").status == 400
     assert get(daemon, "/api/refusals", match="k")["matched"] == 1
     assert get(daemon, "/api/refusals", match="nothing")["refusals"] == []
+    assert ask(daemon, "/api/refusals?match=" + "x" * 513).status == 400
 
 
 def test_receipts_of_a_resource_are_told_the_newest_tokens_first(rig):
