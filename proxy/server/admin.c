@@ -60,7 +60,7 @@ struct admin {
     struct {
         uint64_t until_ms;
         char key[ADDRESS_TEXT_MAX + ACL_USER_MAX + 2]; /* "address user" */
-    } logins[LOGINS_KNOWN];                            /* that the audit has been told of */
+    } logins[LOGINS_KNOWN];                            /* that the audit has */
     struct doors doors; /* whether a password is needed is set for each request */
     uv_poll_t poll;
     uv_timer_t timer;
@@ -204,7 +204,7 @@ static const char *certified(const struct admin *admin, struct MHD_Connection *c
     return NULL;
 }
 
-static void audit_login(struct admin *self, struct MHD_Connection *connection, const char *user,
+static void audit_login(struct admin *admin, struct MHD_Connection *connection, const char *user,
                         bool right)
 {
     const struct sockaddr_storage *peer = peer_of(connection);
@@ -212,7 +212,7 @@ static void audit_login(struct admin *self, struct MHD_Connection *connection, c
 
     if (peer != NULL)
         address_text(peer, address);
-    engine_audit(self->engine,
+    engine_audit(admin->engine,
                  &(struct audit_note){.event = right ? AUDIT_LOGIN : AUDIT_LOGIN_FAILED,
                                       .code = right ? STK_OK : STK_WRONGPASS,
                                       .user = bytes_of(user),
@@ -221,13 +221,14 @@ static void audit_login(struct admin *self, struct MHD_Connection *connection, c
 
 static void wake(void *context);
 
-/* A page has a connection, and the password, for each request: who comes from the same place again
- * within a while is not told anew. */
-static void tell_login(struct admin *self, struct MHD_Connection *connection, const char *user)
+/* Browsers send the password with each request: audit a user's login from an address once in
+ * LOGIN_KNOWN_MS. */
+static void audit_login_once(struct admin *admin, struct MHD_Connection *connection,
+                             const char *user)
 {
     const struct sockaddr_storage *peer = peer_of(connection);
-    uint64_t now_ms = uv_now(self->timer.loop);
-    char key[sizeof self->logins[0].key] = "";
+    uint64_t now_ms = uv_now(admin->timer.loop);
+    char key[sizeof admin->logins[0].key] = "";
     size_t oldest = 0;
 
     if (peer != NULL)
@@ -237,14 +238,14 @@ static void tell_login(struct admin *self, struct MHD_Connection *connection, co
         *port = '\0'; /* each connection has another */
     text_print(key + strlen(key), sizeof key - strlen(key), " %s", user);
     for (size_t i = 0; i < LOGINS_KNOWN; i++) {
-        if (now_ms < self->logins[i].until_ms && strcmp(self->logins[i].key, key) == 0)
+        if (now_ms < admin->logins[i].until_ms && strcmp(admin->logins[i].key, key) == 0)
             return;
-        if (self->logins[i].until_ms < self->logins[oldest].until_ms)
+        if (admin->logins[i].until_ms < admin->logins[oldest].until_ms)
             oldest = i;
     }
-    self->logins[oldest].until_ms = now_ms + LOGIN_KNOWN_MS;
-    memcpy(self->logins[oldest].key, key, sizeof key);
-    audit_login(self, connection, user, true);
+    admin->logins[oldest].until_ms = now_ms + LOGIN_KNOWN_MS;
+    memcpy(admin->logins[oldest].key, key, sizeof key);
+    audit_login(admin, connection, user, true);
 }
 
 /* A password that only crypt(3) can judge: its connection is suspended meanwhile, and asks again
@@ -325,10 +326,10 @@ struct asker {
 enum known { KNOWN, SUSPENDED, CROWDED };
 
 /* Is this the password? Where there is no file of users, it is so under any name. */
-static enum known try_password(struct admin *self, struct MHD_Connection *connection,
+static enum known try_password(struct admin *admin, struct MHD_Connection *connection,
                                struct visitor *visitor, struct asker *asker)
 {
-    struct acl *acl = engine_acl(self->engine);
+    struct acl *acl = engine_acl(admin->engine);
     char *password = NULL, *name = MHD_basic_auth_get_username_password(connection, &password);
     enum known known = KNOWN;
 
@@ -337,15 +338,15 @@ static enum known try_password(struct admin *self, struct MHD_Connection *connec
             acl_find(acl, acl_has_file(acl) ? bytes_of(name) : BYTES_LITERAL(ACL_DEFAULT_USER));
         enum acl_login answer =
             user == NULL || !user->on ? ACL_WRONG : acl_check_password(user, bytes_of(password));
-        visitor->by_password = answer == ACL_RIGHT && self->doors.needs_login;
-        if (answer == ACL_SLOW && !take_failed(self, connection))
-            known = start_trial(self, connection, user, bytes_of(password)) ? SUSPENDED : CROWDED;
-        if (answer == ACL_RIGHT && self->doors.needs_login) {
+        visitor->by_password = answer == ACL_RIGHT && admin->doors.needs_login;
+        if (answer == ACL_SLOW && !take_failed(admin, connection))
+            known = start_trial(admin, connection, user, bytes_of(password)) ? SUSPENDED : CROWDED;
+        if (answer == ACL_RIGHT && admin->doors.needs_login) {
             asker->reader.rights = user;
             asker->name = user->name;
-            tell_login(self, connection, user->name);
-        } else if (known == KNOWN && self->doors.needs_login) {
-            audit_login(self, connection, name, false);
+            audit_login_once(admin, connection, user->name);
+        } else if (known == KNOWN && admin->doors.needs_login) {
+            audit_login(admin, connection, name, false);
         }
     }
     if (password != NULL)
@@ -356,27 +357,27 @@ static enum known try_password(struct admin *self, struct MHD_Connection *connec
 }
 
 /* Who may go on? `needs` is the command whose right the request needs; NULL: none. */
-static enum known ask_doors(struct admin *self, struct MHD_Connection *connection,
+static enum known ask_doors(struct admin *admin, struct MHD_Connection *connection,
                             const char *needs, bool changes, enum door *door, struct asker *asker)
 {
-    struct visitor visitor = visitor_of(connection, self->tunnels != NULL);
-    struct acl *acl = engine_acl(self->engine);
+    struct visitor visitor = visitor_of(connection, admin->tunnels != NULL);
+    struct acl *acl = engine_acl(admin->engine);
     bool local = visitor.loopback && !visitor.forwarded;
-    const char *name = certified(self, connection);
+    const char *name = certified(admin, connection);
     enum known known = KNOWN;
 
     *asker = (struct asker){.reader = {acl, acl_newcomer(acl, local)}, .name = ACL_DEFAULT_USER};
-    self->doors.needs_login = acl_newcomer(acl, true) == NULL;
-    self->doors.has_users = acl_has_file(acl);
+    admin->doors.needs_login = acl_newcomer(acl, true) == NULL;
+    admin->doors.has_users = acl_has_file(acl);
     if (name != NULL && acl_has_file(acl)) {
         const struct acl_user *user = acl_find(acl, bytes_of(name));
         asker->reader.rights = user != NULL && user->on ? user : NULL;
         asker->name = name;
         visitor.by_certificate = asker->reader.rights != NULL;
-        self->doors.needs_login = true;
+        admin->doors.needs_login = true;
     }
     if (!visitor.by_certificate &&
-        (known = try_password(self, connection, &visitor, asker)) != KNOWN)
+        (known = try_password(admin, connection, &visitor, asker)) != KNOWN)
         return known;
     const struct acl_user *user = asker->reader.rights;
     asker->may_revoke =
@@ -384,9 +385,9 @@ static enum known ask_doors(struct admin *self, struct MHD_Connection *connectio
     visitor.may = user != NULL && (changes         ? asker->may_revoke
                                    : needs != NULL ? acl_may_run_name(user, needs)
                                                    : true);
-    *door = changes         ? doors_change(&self->doors, &visitor)
-            : needs == NULL ? doors_page(&self->doors, &visitor)
-                            : doors_read(&self->doors, &visitor);
+    *door = changes         ? doors_change(&admin->doors, &visitor)
+            : needs == NULL ? doors_page(&admin->doors, &visitor)
+                            : doors_read(&admin->doors, &visitor);
     if (user != NULL && user->all)
         asker->reader.rights = NULL; /* all is shown */
     return KNOWN;
@@ -427,7 +428,7 @@ static enum MHD_Result begin_call(struct admin *admin, struct MHD_Connection *co
     return MHD_YES;
 }
 
-/* Those who watch have their connections in any case. */
+/* Return whether the connections that are left are kept for /health, /ready and /metrics. */
 static bool is_crowded(struct admin *admin)
 {
     const union MHD_DaemonInfo *info =
@@ -525,7 +526,7 @@ static void on_timer(uv_timer_t *timer)
     run(timer->data);
 }
 
-/* In this turn, or at the beginning of the next. */
+/* Have libmicrohttpd run in this turn of the loop, or at the beginning of the next. */
 static void wake(void *context)
 {
     struct admin *admin = context;
@@ -727,7 +728,7 @@ static void on_closed(uv_handle_t *handle)
     on_part_closed(handle->data);
 }
 
-/* What is under way ends by itself, and tells nobody. */
+/* One that is under way frees itself when it ends. */
 static void end_trials(struct admin *admin)
 {
     struct list *link;

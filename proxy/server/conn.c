@@ -83,7 +83,7 @@ static bool shakes_hands(const struct conn *conn)
     return !list_empty(&conn->handshake);
 }
 
-/* Let those begin for whom there is room. */
+/* Begin the handshakes for which there is room, the oldest connection first. */
 static void begin_handshakes(struct conns *conns)
 {
     struct list *link;
@@ -98,7 +98,7 @@ static void begin_handshakes(struct conns *conns)
     }
 }
 
-/* It is over, well or not. */
+/* A handshake has succeeded or failed, or its turn never came: others may begin. */
 static void end_handshake(struct conn *conn)
 {
     list_remove(&conn->handshake);
@@ -439,7 +439,7 @@ static void await_handshake(struct conn *conn)
     begin_handshakes(conns);
 }
 
-/* It has no session and was not turned away with a word. */
+/* Close a connection that has no session, without a word. */
 static void refuse(struct conn *conn)
 {
     list_remove(&conn->link);

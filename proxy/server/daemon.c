@@ -84,7 +84,7 @@ static void on_signal(uv_signal_t *handle, int number);
 static const struct {
     uv_signal_cb on_signal;
     int number;
-    bool ends; /* it asks for the end: started last. Else it is harmless from first to last */
+    bool ends; /* it stops the daemon, once all is open; the others are handled from the start */
 } signals[] = {
     {on_signal, SIGTERM, true},       {on_signal, SIGINT, true},        {on_hangup, SIGHUP, false},
     {on_user_signal, SIGUSR1, false}, {on_user_signal, SIGUSR2, false},
@@ -187,7 +187,7 @@ static struct tls_context *read_tls(const struct daemon *daemon, const struct op
         snprintf(why, WHY_SIZE, "--tls-user needs --tls-clients optional or required");
         return NULL;
     }
-    process_hide_memory();
+    process_hide_memory(); /* there is a private key */
     return tls_server(&files,
                       strcmp(asked, "required") == 0   ? TLS_CLIENTS_REQUIRED
                       : strcmp(asked, "optional") == 0 ? TLS_CLIENTS_OPTIONAL
@@ -207,10 +207,8 @@ static enum tls_user tls_user_of(const struct daemon *daemon)
 static bool open_tls(struct daemon *daemon, char *why)
 {
     daemon->tls = read_tls(daemon, daemon->options, why);
-    if (daemon->tls != NULL) {
-        process_hide_memory(); /* it has a private key */
+    if (daemon->tls != NULL)
         server_set_tls(daemon->server, tls_context_share(daemon->tls), tls_user_of(daemon));
-    }
     return *why == '\0';
 }
 
@@ -358,12 +356,12 @@ static bool show_option(void *context, size_t i, const char **name, const char *
     return true;
 }
 
-/* Return what the engine is told, at the start and on SIGHUP. */
 static size_t count_of(const struct options *options, enum option option)
 {
     return (size_t)options_number(options, option);
 }
 
+/* Return the engine's options, at the start and on SIGHUP. */
 static struct engine_options engine_options_of(const struct daemon *daemon)
 {
     const struct options *options = daemon->options;
@@ -388,8 +386,8 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
                                        count_of(options, OPTION_MAX_WAITERS_PER_USER)},
                         .rate = count_of(options, OPTION_MAX_RATE_PER_USER),
                         .bytes = count_of(options, OPTION_MAX_MEMORY_PER_USER) << 20},
-        .history_max = (size_t)options_number(options, OPTION_HISTORY),
-        .replies_max = (size_t)options_number(options, OPTION_MAX_REPLY_MEMORY) << 20,
+        .history_max = count_of(options, OPTION_HISTORY),
+        .replies_max = count_of(options, OPTION_MAX_REPLY_MEMORY) << 20,
         .sql_limit_ms = options_number(options, OPTION_SQL_TIME_LIMIT),
         .receipts_keep_ms = options_number(options, OPTION_RECEIPTS_KEEP) * 1000,
         .forget_ms = options_number(options, OPTION_FORGET_AFTER) * 1000,
@@ -675,9 +673,13 @@ static void on_user_signal(uv_signal_t *handle, int number)
         reopen_log(daemon);
     if (number == SIGUSR1 && daemon->auditing != NULL && daemon->stage < ENDING)
         auditing_reopen(daemon->auditing);
-    if (number != SIGUSR1 || (!has_file && daemon->auditing == NULL))
-        log_info(daemon->log, "signal %d (%s) is ignored%s", number, strsignal(number),
-                 has_file ? "" : ": the log goes to stderr, so there is no file to open again");
+    if (number != SIGUSR1)
+        log_info(daemon->log, "signal %d (%s) is ignored", number, strsignal(number));
+    else if (!has_file && daemon->auditing == NULL)
+        log_info(daemon->log,
+                 "signal %d (%s) is ignored: the log goes to stderr, so there is no file to open "
+                 "again",
+                 number, strsignal(number));
 }
 
 /* The end. */

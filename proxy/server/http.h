@@ -22,7 +22,7 @@ enum MHD_Result http_refuse(struct MHD_Connection *connection, unsigned status, 
 /* Queue a response of the caller's, who keeps it. */
 enum MHD_Result http_queue(struct MHD_Connection *connection, unsigned status, const char *type,
                            struct MHD_Response *response);
-/* Has libmicrohttpd run soon: outside of its own calls nothing else does. */
+/* Has libmicrohttpd run soon, as has to be asked for where it did not call. */
 struct waker {
     void (*wake)(void *context);
     void *context;

@@ -273,7 +273,7 @@ static void tell_refusal(void *context, struct bytes name, struct bytes json)
     }
 }
 
-/* Those whose users are as they were: a browser comes again, and is asked who it is. */
+/* End streams that began under other users: a browser comes again, and is asked who it is. */
 static void end_changed(struct live *live)
 {
     for (struct list *link = live->streams.next; link != &live->streams; link = link->next) {

@@ -21,8 +21,8 @@ struct live *live_new(uv_loop_t *loop, struct engine *engine, const char *servic
                       struct waker waker);
 /* Append the state as /api/state has it. */
 void live_state(struct live *live, struct reader reader, bool may_revoke, struct buf *json);
-/* Queue a stream as the reply; it ends when the users change. False: there are LIVE_STREAMS_MAX
- * already. */
+/* Queue a stream as the reply; it ends when the users change. False: there is no room for another
+ * one (LIVE_STREAMS_MAX), or the page is closing. */
 bool live_stream(struct live *live, struct MHD_Connection *connection, struct reader reader,
                  bool may_revoke, enum MHD_Result *queued);
 /* Wake what is suspended, before the HTTP server stops: no stream lasts. */

@@ -36,8 +36,8 @@ bool server_needs_tls(const struct server *server);
 /* TLS connections that come from here on use these certificates. The context is taken over; it has
  * to be there before the first comes. */
 void server_set_tls(struct server *server, struct tls_context *context, enum tls_user user);
-/* Return an address that can be reached from other machines, or NULL. `tls_too`: or only one that
- * is plain. */
+/* Return an address that can be reached from other machines, or NULL. `tls_too`: tls:
+ * addresses count as well. */
 const char *server_exposed(const struct server *server, bool tls_too);
 
 /* Close the listeners; socket files are removed. */

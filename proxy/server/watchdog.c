@@ -7,10 +7,10 @@
 
 #include "fence/base/check.h"
 
-/* One that is late is made up for by the next. */
+/* Several, so that one late check does not end the daemon. */
 enum { CHECKS_PER_PERIOD = 4 };
 
-/* A thread stands still that has work, and has done none since the last check. */
+/* Return whether each thread that has work has done some since the last check. */
 static bool store_gets_on(struct watchdog *watchdog)
 {
     struct store_stats now = store_stats(watchdog->store);

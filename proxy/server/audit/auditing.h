@@ -27,8 +27,7 @@ struct auditing_options {
     int64_t bytes_max;
 };
 
-/* Open the audit. False: `why` is one line; what was made of it is finished and freed all the same.
- */
+/* Open the audit. False: `why` is one line; it has to be closed and freed all the same. */
 bool auditing_open(struct auditing **auditing, const struct auditing_options *options, char *why,
                    size_t why_size);
 /* What the engine is given. */
@@ -37,12 +36,12 @@ struct audit auditing_audit(struct auditing *auditing);
 void auditing_start(struct auditing *auditing, struct engine *engine);
 /* At the end of the engine's turn. */
 void auditing_turned(struct auditing *auditing);
-/* SIGUSR1. */
+/* Go on in a new file (SIGUSR1). */
 void auditing_reopen(struct auditing *auditing);
-/* The daemon stops: the last line, and the head that the store keeps. False: the store is about to
- * keep it; call it again in the next turn. */
+/* Write the last line, and have the store keep the head. False: it has not done so yet; call this
+ * again in the next turn. */
 bool auditing_finish(struct auditing *auditing);
-/* Close its handles. Also where it could not be opened. */
+/* Close its handles. */
 void auditing_close(struct auditing *auditing);
 /* After the store is closed, and the loop has run dry. */
 void auditing_free(struct auditing *auditing);

@@ -12,12 +12,12 @@
 
 struct audit_file;
 
-/* What was found when a file was opened. Lines say so, which are not written yet. */
+/* What was found when a file was opened. Lines that say so are made, and not written yet. */
 struct audit_opened {
     bool is_new;         /* a chain begins */
-    uint64_t torn_bytes; /* of what a crash had torn */
-    char mismatch[160];  /* what is not as a known head says: somebody has changed or cut the file;
-                            "": nothing */
+    uint64_t torn_bytes; /* of a line that a crash has torn */
+    char mismatch[160];  /* how the file differs from a known head: somebody has changed or cut it;
+                            "": it does not */
 };
 
 /* Open the file, or make it and begin a chain. `known` are the heads that were seen before. NULL:
@@ -25,18 +25,18 @@ struct audit_opened {
 struct audit_file *audit_file_open(const char *path, const struct chain_head *known,
                                    size_t known_count, struct audit_opened *opened, char *why,
                                    size_t why_size);
-/* Without a word to the disk. */
+/* Close it. Lines that are not written are lost. */
 void audit_file_close(struct audit_file *file);
 
 /* Make a line, to be written by the next audit_file_write. */
 void audit_file_add(struct audit_file *file, int64_t time_ms, const struct audit_note *note);
 /* Write what was made. False: not all of it, errno says why; call it again later. */
 bool audit_file_write(struct audit_file *file);
-/* What was written is on disk. False: errno says why, and nobody knows what is. */
+/* Sync what was written. False: errno says why, and nobody knows what is on the disk. */
 bool audit_file_sync(struct audit_file *file);
 bool audit_file_is_written(const struct audit_file *file);
 bool audit_file_is_synced(const struct audit_file *file);
-/* With what was made. */
+/* The head of the chain and the file's size, with the lines that are not written yet. */
 struct chain_head audit_file_head(const struct audit_file *file);
 int64_t audit_file_size(const struct audit_file *file);
 

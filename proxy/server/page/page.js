@@ -21,7 +21,7 @@ const $ = (id) => document.getElementById(id);
 let state = null; // the last one that came
 let lostAt = null; // since when the stream is down
 let restartedAt = null; // when a daemon answered that had begun after the one before
-let aheadMs = 0; // the daemon's clock before the browser's
+let aheadMs = 0; // by so much the daemon's clock is ahead of the browser's
 let paused = false;
 let refusalsWanted = REFUSALS;
 
