@@ -26,6 +26,7 @@
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/host/host.h"
+#include "proxy/server/access.h"
 #include "proxy/server/admin.h"
 #include "proxy/server/audit/auditing.h"
 #include "proxy/server/conn.h"
@@ -41,7 +42,7 @@ enum {
     DRAIN_MS = 10000,
     EXIT_USAGE = 2,
     EXIT_STORE_LOST = 70,
-    WHY_SIZE = 512,
+    WHY_SIZE = ACCESS_WHY_SIZE,
 };
 
 enum stage { RUNNING, DRAINING, HANGING_UP, ENDING };
@@ -122,43 +123,6 @@ static void init_loop(struct daemon *daemon)
     daemon->server = server_new(&daemon->loop, daemon->log);
 }
 
-/* Who may do what: as the file of users says, with the one password, or everybody. NULL: `why` is
- * one line. */
-static struct acl *read_users(const struct daemon *daemon, const struct options *options, char *why)
-{
-    const char *file = options_text(options, OPTION_ACL_FILE);
-    const char *path = options_text(options, OPTION_PASSWORD_FILE);
-    char reason[ACL_WHY_SIZE], *password = NULL;
-    struct acl *users;
-
-    if (*path == '\0' && *file == '\0')
-        return acl_without_file(NULL, commands, commands_count);
-    process_hide_memory();
-    if (*path != '\0' && *file != '\0') {
-        snprintf(why, WHY_SIZE,
-                 "%s and %s: give one of the two; the file of users can have a "
-                 "user named default with that password",
-                 options_origin(options, OPTION_PASSWORD_FILE), options_name(OPTION_ACL_FILE));
-        return NULL;
-    }
-    if (*file != '\0') {
-        users = process_read_users(file, daemon->log, reason, sizeof reason);
-        if (users == NULL)
-            snprintf(why, WHY_SIZE, "%s %s: %s", options_origin(options, OPTION_ACL_FILE), file,
-                     reason);
-        return users;
-    }
-    password = process_read_password(path, daemon->log, reason, sizeof reason);
-    if (password == NULL) {
-        snprintf(why, WHY_SIZE, "%s %s: %s", options_origin(options, OPTION_PASSWORD_FILE), path,
-                 reason);
-        return NULL;
-    }
-    users = acl_without_file(password, commands, commands_count);
-    mem_free_secret(password);
-    return users;
-}
-
 static bool admin_needs_tls(const struct daemon *daemon)
 {
     return uri_after(option(daemon, OPTION_ADMIN), "tls:") != NULL;
@@ -169,46 +133,18 @@ static bool admin_needs_tls(const struct daemon *daemon)
 static struct tls_context *read_tls(const struct daemon *daemon, const struct options *options,
                                     char *why)
 {
-    const char *asked = options_text(options, OPTION_TLS_CLIENTS);
-    const struct tls_files files = {.cert = options_text(options, OPTION_TLS_CERT),
-                                    .key = options_text(options, OPTION_TLS_KEY),
-                                    .ca = options_text(options, OPTION_TLS_CA)};
-
     why[0] = '\0';
     if (!server_needs_tls(daemon->server) && !admin_needs_tls(daemon))
         return NULL;
-    if (*files.cert == '\0') {
-        snprintf(why, WHY_SIZE,
-                 "a tls: address needs --tls-cert FILE, and --tls-key FILE where "
-                 "the key is not in that file");
-        return NULL;
-    }
-    if (strcmp(asked, "no") == 0 && !options_is(options, OPTION_TLS_USER, "no")) {
-        snprintf(why, WHY_SIZE, "--tls-user needs --tls-clients optional or required");
-        return NULL;
-    }
-    process_hide_memory(); /* there is a private key */
-    return tls_server(&files,
-                      strcmp(asked, "required") == 0   ? TLS_CLIENTS_REQUIRED
-                      : strcmp(asked, "optional") == 0 ? TLS_CLIENTS_OPTIONAL
-                                                       : TLS_CLIENTS_NO,
-                      why);
-}
-
-static enum tls_user tls_user_of(const struct daemon *daemon)
-{
-    const char *asked = option(daemon, OPTION_TLS_USER);
-
-    return strcmp(asked, "cn") == 0    ? TLS_USER_CN
-           : strcmp(asked, "uri") == 0 ? TLS_USER_URI
-                                       : TLS_USER_NO;
+    return access_tls(options, why);
 }
 
 static bool open_tls(struct daemon *daemon, char *why)
 {
     daemon->tls = read_tls(daemon, daemon->options, why);
     if (daemon->tls != NULL)
-        server_set_tls(daemon->server, tls_context_share(daemon->tls), tls_user_of(daemon));
+        server_set_tls(daemon->server, tls_context_share(daemon->tls),
+                       access_tls_user(daemon->options));
     return *why == '\0';
 }
 
@@ -241,49 +177,20 @@ static bool open_audit(struct daemon *daemon, char *why)
     return true;
 }
 
-/* The address at which other machines can do something without a password or a certificate; NULL:
- * there is none. */
-static const char *open_to_all(const struct daemon *daemon, const struct options *options,
-                               const struct acl *users)
-{
-    bool tls_too = !options_is(options, OPTION_TLS_CLIENTS, "required");
-
-    if (acl_open_user(users) == NULL)
-        return NULL;
-    const char *address = server_exposed(daemon->server, tls_too);
-    if (address == NULL && daemon->admin != NULL && admin_is_exposed(daemon->admin) &&
-        (tls_too || !admin_needs_tls(daemon)))
-        address = admin_address(daemon->admin);
-    return address;
-}
-
-/* False: `why` says what would be open to everybody. Where that was asked for, the log says it. */
+/* Check that no address is open to everybody by mistake, with these options and users. False: `why`
+ * is one line. */
 static bool check_doors(const struct daemon *daemon, const struct options *options,
                         const struct acl *users, char *why)
 {
-    const char *address = open_to_all(daemon, options, users);
+    bool tls_too = !options_is(options, OPTION_TLS_CLIENTS, "required");
+    const char *address = server_exposed(daemon->server, tls_too);
 
-    if (address == NULL)
-        return true;
-    if (options_is(daemon->options, OPTION_INSECURE_LISTEN, "allow")) {
-        log_warn(daemon->log, "other machines can connect to %s, and need no password", address);
-        return true;
-    }
-    if (acl_has_file(users))
-        snprintf(why, WHY_SIZE,
-                 "other machines could connect to %s, and user %s needs no password: take nopass "
-                 "away from it in the file of users, ask for certificates (a tls: address and "
-                 "tls-clients = required), listen on 127.0.0.1 or a unix socket only, or say "
-                 "insecure-listen = allow",
-                 address, acl_open_user(users)->name);
-    else
-        snprintf(why, WHY_SIZE,
-                 "other machines could connect to %s, and would need no password: set "
-                 "password-file or acl-file, ask for certificates (a tls: address and tls-clients "
-                 "= required), listen on 127.0.0.1 or a unix socket only, or say insecure-listen = "
-                 "allow",
-                 address);
-    return false;
+    if (address == NULL && daemon->admin != NULL && admin_is_exposed(daemon->admin) &&
+        (tls_too || !admin_needs_tls(daemon)))
+        address = admin_address(daemon->admin);
+    return access_check(users, address,
+                        options_is(daemon->options, OPTION_INSECURE_LISTEN, "allow"), daemon->log,
+                        why);
 }
 
 /* Sockets that were handed over take the place of the addresses in the options. */
@@ -334,7 +241,7 @@ static bool load_acl(void *context, char *why)
 {
     struct daemon *daemon = context;
     char reason[WHY_SIZE];
-    struct acl *users = read_users(daemon, daemon->options, reason);
+    struct acl *users = access_users(daemon->options, daemon->log, reason);
 
     if (users != NULL && check_doors(daemon, daemon->options, users, reason)) {
         engine_set_acl(daemon->engine, users);
@@ -421,7 +328,7 @@ static bool open_admin(struct daemon *daemon, char *why)
         .names_count = options_count(options, OPTION_ADMIN_NAME),
         .show_values = options_is(options, OPTION_PAGE_VALUES, "show"),
         .tls = admin_needs_tls(daemon) ? daemon->tls : NULL,
-        .tls_user = tls_user_of(daemon),
+        .tls_user = access_tls_user(daemon->options),
         .log = daemon->log,
     };
 
@@ -435,7 +342,7 @@ static bool open_parts(struct daemon *daemon, char *why)
 {
     daemon->connections_max = process_fit_connections(
         (size_t)options_number(daemon->options, OPTION_MAX_CONNECTIONS), daemon->log);
-    daemon->users = read_users(daemon, daemon->options, why);
+    daemon->users = access_users(daemon->options, daemon->log, why);
     if (daemon->users == NULL || !open_host(daemon, why) || !open_audit(daemon, why) ||
         !bind_all(daemon, why) || !open_tls(daemon, why))
         return false;
@@ -601,9 +508,9 @@ static void take_tls(struct daemon *daemon, struct tls_context *tls)
         return;
     tls_context_free(daemon->tls);
     daemon->tls = tls;
-    server_set_tls(daemon->server, tls_context_share(tls), tls_user_of(daemon));
+    server_set_tls(daemon->server, tls_context_share(tls), access_tls_user(daemon->options));
     if (daemon->admin != NULL)
-        admin_set_tls(daemon->admin, tls, tls_user_of(daemon));
+        admin_set_tls(daemon->admin, tls, access_tls_user(daemon->options));
     log_info(daemon->log, "SIGHUP: new TLS connections get the certificate in %s as it is now",
              option(daemon, OPTION_TLS_CERT));
 }
@@ -619,7 +526,7 @@ static void reload(struct daemon *daemon)
     if (fresh == NULL) {
         log_error(daemon->log, "SIGHUP: %.*s; what was in force stays in force", (int)message.len,
                   message.data);
-    } else if ((users = read_users(daemon, fresh, why)) == NULL ||
+    } else if ((users = access_users(fresh, daemon->log, why)) == NULL ||
                ((tls = read_tls(daemon, fresh, why)) == NULL && *why != '\0') ||
                !check_doors(daemon, fresh, users, why)) {
         log_error(daemon->log, "SIGHUP: %s; what was in force stays in force", why);
