@@ -45,6 +45,8 @@ enum { PROGRESS_STEPS = 100 }; /* of SQLite's machine: some microseconds, or one
 struct kept_statement {
     char *text; /* owned; NULL: the place is free */
     size_t len;
+    enum sql_right right; /* the authorizer has allowed it for these, and is not asked again */
+    bool own_hidden;
     uint64_t used; /* when: larger is later */
     sqlite3_stmt *stmt;
 };
@@ -64,9 +66,9 @@ struct sql {
     int64_t limit_ms, begun_ms, deadline_ms;
 };
 
-/* Kept statements: by their text, the least recently used one makes way. There are so few that
- * looking at each costs less than the statement's first row. SQLite compiles a kept statement anew
- * by itself where the schema has changed, and calls the authorizer again. */
+/* Kept statements: by their text and the caller's rights, the least recently used one makes way.
+ * There are so few that looking at each costs less than the statement's first row. SQLite compiles
+ * a kept statement anew by itself where the schema has changed, and calls the authorizer again. */
 
 static void drop(struct kept_statement *kept)
 {
@@ -75,13 +77,15 @@ static void drop(struct kept_statement *kept)
     *kept = (struct kept_statement){.text = NULL};
 }
 
-/* The prepared statement of this very text, or NULL. */
-static sqlite3_stmt *find_kept(struct sql *sql, struct bytes text)
+/* Return the prepared statement of this text, if it was allowed for the same rights, or NULL. */
+static sqlite3_stmt *find_kept(struct sql *sql, const struct sql_call *call)
 {
+    struct bytes text = call->statement;
+
     for (size_t i = 0; i < SQL_KEPT_MAX; i++) {
         struct kept_statement *kept = &sql->kept[i];
-        if (kept->text == NULL || kept->len != text.len ||
-            memcmp(kept->text, text.data, text.len) != 0)
+        if (kept->text == NULL || kept->len != text.len || kept->right != call->right ||
+            kept->own_hidden != call->own_hidden || memcmp(kept->text, text.data, text.len) != 0)
             continue;
         kept->used = ++sql->uses;
         return kept->stmt;
@@ -89,10 +93,11 @@ static sqlite3_stmt *find_kept(struct sql *sql, struct bytes text)
     return NULL;
 }
 
-/* Keeps the statement, which is reset, for later, or finalizes it. */
-static void keep(struct sql *sql, struct bytes text, sqlite3_stmt *stmt)
+/* Keep the statement, which is reset, for later, or finalize it. */
+static void keep(struct sql *sql, const struct sql_call *call, sqlite3_stmt *stmt)
 {
     struct kept_statement *victim = &sql->kept[0];
+    struct bytes text = call->statement;
 
     if (text.len > SQL_KEPT_STATEMENT_MAX ||
         sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_MEMUSED, 0) > SQL_KEPT_MEMORY_MAX) {
@@ -106,6 +111,8 @@ static void keep(struct sql *sql, struct bytes text, sqlite3_stmt *stmt)
     victim->text = mem_alloc(text.len);
     memcpy(victim->text, text.data, text.len);
     victim->len = text.len;
+    victim->right = call->right;
+    victim->own_hidden = call->own_hidden;
     victim->used = ++sql->uses;
     victim->stmt = stmt;
 }
@@ -416,7 +423,7 @@ static enum stk_error execute(struct sql *sql, struct sql_call *call, sqlite3_st
 
 static enum stk_error run(struct sql *sql, struct sql_call *call, enum sql_kind kind)
 {
-    sqlite3_stmt *stmt = find_kept(sql, call->statement);
+    sqlite3_stmt *stmt = find_kept(sql, call);
     bool kept = stmt != NULL;
     enum stk_error error = kept ? STK_OK : compile(sql, call, &stmt);
 
@@ -431,7 +438,7 @@ static enum stk_error run(struct sql *sql, struct sql_call *call, enum sql_kind 
     if (kept)
         return error;
     if (error == STK_OK && !sql->defines)
-        keep(sql, call->statement, stmt);
+        keep(sql, call, stmt);
     else
         sqlite3_finalize(stmt);
     return error;

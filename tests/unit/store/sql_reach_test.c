@@ -147,6 +147,23 @@ RIG_TEST(the_public_views_are_read_and_nothing_else)
     assert_string_equal(sql_change(rig, "INSERT INTO t SELECT token FROM stockade_fences"), "");
 }
 
+/* A statement is kept compiled for its next user, who may have fewer rights. */
+RIG_TEST(what_one_user_may_is_not_what_the_next_one_may)
+{
+    struct ask all = ask_of(SQL_MAY_READ, "SELECT count(*) FROM stockade_fences"), some = all;
+
+    some.call.own_hidden = true;
+    for (int i = 0; i < 2; i++) {
+        assert_string_equal(sql_do(rig, &all), "2;");
+        sql_expect(sql_do(rig, &some), "NOPERM ", "names all resources");
+    }
+    sql_define(rig, "CREATE TABLE numbered(id INTEGER PRIMARY KEY AUTOINCREMENT)");
+    struct ask admin = ask_of(SQL_MAY_DEFINE, "DELETE FROM sqlite_sequence"), user = admin;
+    user.call.right = SQL_MAY_WRITE;
+    assert_string_equal(sql_do(rig, &admin), "");
+    sql_expect(sql_do(rig, &user), "NOPERM ", "sqlite_sequence");
+}
+
 RIG_TEST(nothing_of_stockades_can_be_made_altered_or_dropped)
 {
     static const char *const statements[] = {
