@@ -57,13 +57,15 @@ static bool refuse(const struct move *move, const char *subject, const char *tex
     return false;
 }
 
-/* May this store be moved? A move of it that ended half-way is gone on with. */
+/* May this store be moved? If an earlier move of it ended half-way, go on with that one. */
 static bool judge_source(struct move *move)
 {
     const struct transfer_mark *mark = &move->source.mark;
 
-    if (mark->part == TRANSFER_COMING)
-        return !transfer_is_closed(mark, move->from->label, move->why, move->why_size);
+    if (mark->part == TRANSFER_COMING) {
+        (void)transfer_is_closed(mark, move->from->label, move->why, move->why_size);
+        return false;
+    }
     if (move->source.strange)
         return refuse(move, move->from->label,
                       "is a copy, or on another timeline, that no daemon has opened yet: start one "
@@ -89,9 +91,11 @@ static bool judge_target(struct move *move)
     move->call->done_before = again && mark->part == TRANSFER_CAME && is_of(move, mark);
     if (move->call->done_before || (mark->part == TRANSFER_COMING && is_of(move, mark)))
         return true;
-    if (again)
-        return transfer_is_closed(gone, move->from->label, move->why, move->why_size) && false;
-    /* The same store may begin anew what it has begun. */
+    if (again) {
+        (void)transfer_is_closed(gone, move->from->label, move->why, move->why_size);
+        return false;
+    }
+    /* The same old store has begun a move here, which ended before anything was moved. */
     if (mark->part == TRANSFER_COMING && strcmp(mark->where, move->from->label) == 0)
         return true;
     if (transfer_is_closed(mark, move->to->label, move->why, move->why_size))
@@ -137,35 +141,36 @@ static bool claim(struct move *move)
            failed_at(move, to);
 }
 
-/* Where the old store goes on, the new one is as if nothing had been. */
-static void give_back(struct move *move)
+/* `failed` has failed before the old store's commit. If that store is still open, free the new one
+ * of its mark, too, so that both are as they were. */
+static bool give_up(struct move *move, const struct transfer *failed)
 {
     static const struct transfer_mark none = {.part = TRANSFER_NONE};
     struct transfer *to = move->to;
 
+    move->call->closed = move->source.mark.part == TRANSFER_GONE;
+    (void)failed_at(move, failed);
     to->impl->undo(to);
-    (void)(to->impl->begin(to) && to->impl->mark(to, &none) && to->impl->commit(to));
+    if (!move->call->closed)
+        (void)(to->impl->begin(to) && to->impl->mark(to, &none) && to->impl->commit(to));
+    return false;
 }
 
 /* 2 to 4. */
 static bool carry(struct move *move)
 {
     struct transfer *from = move->from, *to = move->to;
-    bool again = move->source.mark.part == TRANSFER_GONE;
 
     if (!to->impl->begin(to) || !to->impl->facts(to, &move->target) ||
         !transfer_rows(from, &move->source, to, &move->target, move->source.floor) ||
-        !put_mark(move, to, TRANSFER_CAME, from)) {
-        (void)failed_at(move, to);
-        if (!again)
-            give_back(move);
-        move->call->closed = again;
-        return false;
-    }
-    /* From here on only the new store will do. Again, too, so that it is known to be replicated. */
+        !put_mark(move, to, TRANSFER_CAME, from))
+        return give_up(move, to);
+    /* Also where the same call before has closed it: its commit may not be replicated yet. */
+    if (!from->impl->revoke(from, &move->call->leases) || !put_mark(move, from, TRANSFER_GONE, to))
+        return give_up(move, from);
+    /* A commit that fails may have been done all the same. */
     move->call->closed = true;
-    if (!from->impl->revoke(from, &move->call->leases) ||
-        !put_mark(move, from, TRANSFER_GONE, to) || !from->impl->commit(from))
+    if (!from->impl->commit(from))
         return failed_at(move, from);
     if (!to->impl->commit(to))
         return failed_at(move, to);

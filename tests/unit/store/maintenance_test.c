@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Backup, restore and audit while the disk fails at each call that they make, and while their
- * caller gives up: they say so, and what was there stays as it was. (With daemons at work:
- * tests/system.) */
+ * caller gives up, and a move that its old store refuses: they say so, and what was there stays as
+ * it was. (With daemons at work: tests/system.) */
 #include <dirent.h>
 #include <unistd.h>
 
@@ -234,6 +234,36 @@ SQLITE_TEST(who_watches_can_give_up_while_a_file_is_checked)
     set.steps_left = -1;
     assert_true(perform(&set, AUDIT));
     assert_int_equal(set.findings, 0);
+}
+
+/* Return a URI of SQLite. The caller frees it with sqlite3_free. */
+static char *uri_of(const struct rig *rig, const char *suffix)
+{
+    return sqlite3_mprintf("sqlite:%s%s", rig->path, suffix);
+}
+
+/* A trigger of another program stands in the way of ending the leases. */
+SQLITE_TEST(a_move_that_cannot_close_the_old_store_leaves_both_open)
+{
+    char why[MAINTENANCE_WHY_MAX], *from = uri_of(rig, ""), *to = uri_of(rig, ".new");
+    struct move_call call = {.from = from, .to = to};
+
+    rig_in_write(rig, furnish);
+    rig_close(rig);
+    rig_sql(rig, "CREATE TRIGGER no BEFORE UPDATE ON stockade_resource"
+                 " BEGIN SELECT RAISE(ABORT, 'not so'); END");
+    assert_false(store_move(&call, why, sizeof why));
+    assert_contains(why, "not so");
+    assert_false(call.closed);
+    sqlite3 *new = plain_open(to + strlen("sqlite:"));
+    assert_int_equal(
+        plain_number(new, "SELECT count(*) FROM stockade_meta WHERE key GLOB 'move_*'"), 0);
+    sqlite3_close(new);
+    rig_sql(rig, "DROP TRIGGER no");
+    assert_true(store_move(&call, why, sizeof why));
+    assert_int_equal(call.leases, VALUES);
+    sqlite3_free(from);
+    sqlite3_free(to);
 }
 
 SQLITE_TEST(what_cannot_be_read_is_named)
