@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fence/token.h"
@@ -76,10 +75,7 @@ bool store_sqlite_backup(struct backup_call *call, char *why, size_t why_size)
 
 /* Restore. */
 
-enum {
-    LOCK_TRIES_MAX = 30000, /* of a millisecond */
-    LOCK_TRY_NS = 1000000,
-};
+enum { LOCK_TRIES_MAX = 30000 }; /* of a millisecond */
 
 /* What must not be lost of the store that is there now. */
 struct present {
@@ -212,16 +208,6 @@ static bool fit_pages(const struct present *present, struct scratch *scratch, ch
            db_explain(scratch->db, scratch->path, why, why_size);
 }
 
-/* SQLite's own way of waiting lets a busy writer come first time and again. */
-static int wait_for_lock(void *context, int tries)
-{
-    struct timespec delay = {.tv_nsec = LOCK_TRY_NS};
-
-    (void)context;
-    (void)nanosleep(&delay, NULL);
-    return tries < LOCK_TRIES_MAX;
-}
-
 /* The second half. */
 static bool put_in_place(struct restore_call *call, struct scratch *scratch, sqlite3 *store,
                          char *why, size_t why_size)
@@ -230,7 +216,7 @@ static bool put_in_place(struct restore_call *call, struct scratch *scratch, sql
 
     if (db_exec(scratch->db, "BEGIN") != SQLITE_OK)
         return db_explain(scratch->db, scratch->path, why, why_size);
-    sqlite3_busy_handler(store, wait_for_lock, NULL);
+    db_try_often(store, LOCK_TRIES_MAX);
     placed = copy_database(store, call->store, scratch->db, &call->watch, why, why_size);
     (void)db_exec(scratch->db, "COMMIT");
     if (!placed)

@@ -92,7 +92,10 @@ static int lock_path(const char *path, mode_t mode, char *why, size_t why_size)
             return -1;
         }
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-            snprintf(why, why_size, "another backup or restore is writing %s", path);
+            if (errno == EWOULDBLOCK)
+                snprintf(why, why_size, "another backup or restore is writing %s", path);
+            else
+                snprintf(why, why_size, "cannot lock %s: %s", path, strerror(errno));
             close(fd);
             return -1;
         }

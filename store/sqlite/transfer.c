@@ -8,14 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "fence/base/mem.h"
 #include "store/clock.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/schema.h"
 
-enum { LOCK_TRIES_MAX = 10000, LOCK_TRY_NS = 1000000, PUTS = 2 };
+enum {
+    LOCK_TRIES_MAX = 10000, /* of a millisecond */
+    PUTS = 2,               /* statements at most that put one row */
+};
 
 struct sqlite_transfer {
     struct transfer base;
@@ -74,21 +76,11 @@ static bool exec(struct sqlite_transfer *transfer, const char *sql)
     return db_exec(transfer->db, sql) == SQLITE_OK || explain(transfer);
 }
 
-/* SQLite's own way of waiting lets a busy writer come first time and again. */
-static int wait_for_lock(void *context, int tries)
-{
-    struct timespec delay = {.tv_nsec = LOCK_TRY_NS};
-
-    (void)context;
-    (void)nanosleep(&delay, NULL);
-    return tries < LOCK_TRIES_MAX;
-}
-
 static bool begin(struct transfer *base)
 {
     struct sqlite_transfer *transfer = of(base);
 
-    sqlite3_busy_handler(transfer->db, wait_for_lock, NULL);
+    db_try_often(transfer->db, LOCK_TRIES_MAX);
     return transfer->use == TRANSFER_READ || exec(transfer, "BEGIN IMMEDIATE");
 }
 
@@ -144,6 +136,8 @@ static bool facts(struct transfer *base, struct transfer_facts *facts)
 {
     struct sqlite_transfer *transfer = of(base);
     sqlite3 *db = transfer->db;
+
+    *facts = (struct transfer_facts){.strange = false};
     bool read =
         db_int64(db, "SELECT value FROM stockade_meta WHERE key = 'session'", &facts->session) ==
             SQLITE_OK &&
@@ -162,7 +156,6 @@ static bool facts(struct transfer *base, struct transfer_facts *facts)
         read_left(transfer) && schema_mark(db, &facts->mark) &&
         read_clock(transfer, &facts->now_ms);
 
-    facts->strange = false;
     return read || explain(transfer);
 }
 
@@ -355,9 +348,12 @@ static bool open_it(struct sqlite_transfer *transfer, char *why, size_t why_size
     }
     transfer->base.made = !has_rows(transfer->path);
     transfer->db = db_open(transfer->path, DB_OFFLINE, why, why_size);
-    return transfer->db != NULL && db_exec(transfer->db, cache_setup) == SQLITE_OK &&
-           (transfer->use == TRANSFER_HOLD ||
-            schema_prepare(transfer->db, transfer->path, NULL, why, why_size));
+    if (transfer->db == NULL)
+        return false;
+    if (db_exec(transfer->db, cache_setup) != SQLITE_OK)
+        return db_explain(transfer->db, transfer->path, why, why_size);
+    return transfer->use == TRANSFER_HOLD ||
+           schema_prepare(transfer->db, transfer->path, NULL, why, why_size);
 }
 
 struct transfer *transfer_sqlite(const char *path, enum transfer_use use,
