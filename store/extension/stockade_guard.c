@@ -29,20 +29,41 @@ static void fail(sqlite3_context *call, sqlite3 *db, int code)
     sqlite3_result_error_code(call, code);
 }
 
-/* Takes the write lock before anything is read: a transaction that reads first and writes later
- * fails where another program has committed in between. No row, but SQLite knows from here on that
- * the table has a part in the transaction. */
-static bool lock(sqlite3_context *call, sqlite3 *db)
+/* Run a statement that changes no row, but takes a write lock. False: it failed, as reported. */
+static bool lock(sqlite3_context *call, sqlite3 *db, const char *sql)
 {
-    int code = sqlite3_exec(db, "INSERT INTO stockade_presented(token) SELECT 1 WHERE 0", NULL,
-                            NULL, NULL);
+    int code = sqlite3_exec(db, sql, NULL, NULL, NULL);
 
     if (code != SQLITE_OK)
         fail(call, db, code);
     return code == SQLITE_OK;
 }
 
-/* What the file says of a resource; false: SQLite failed, which was reported. */
+/* Take the write lock of the main file. SQLite also learns by this that the table
+ * `stockade_presented` has a part in the transaction. */
+static bool lock_main(sqlite3_context *call, sqlite3 *db)
+{
+    return lock(call, db, "INSERT INTO stockade_presented(token) SELECT 1 WHERE 0");
+}
+
+/* Take that of an attached file, which is a Stockade file. */
+static bool lock_attached(sqlite3_context *call, sqlite3 *db, const char *schema)
+{
+    char *sql;
+
+    if (sqlite3_stricmp(schema, "main") == 0)
+        return true;
+    sql = sqlite3_mprintf("UPDATE \"%w\".stockade_meta SET value = value WHERE 0", schema);
+    if (sql == NULL)
+        sqlite3_result_error_nomem(call);
+    bool locked = sql != NULL && lock(call, db, sql);
+    sqlite3_free(sql);
+    return locked;
+}
+
+/* Read what the file says of a resource, with its write lock taken first: a transaction that reads
+ * first and writes later fails where another program has committed in between. False: SQLite
+ * failed, which was reported. */
 static bool look_up(sqlite3_context *call, sqlite3 *db, const char *schema, struct bytes resource,
                     struct fence *fence, char file[64], size_t *file_len)
 {
@@ -63,6 +84,10 @@ static bool look_up(sqlite3_context *call, sqlite3 *db, const char *schema, stru
         return false;
     }
     sqlite3_free(sql);
+    if (!lock_attached(call, db, schema)) {
+        sqlite3_finalize(stmt);
+        return false;
+    }
     sqlite3_bind_blob64(stmt, 1, resource.data, resource.len, SQLITE_STATIC);
     if (sqlite3_step(stmt) == SQLITE_ROW) {
         const void *mark = sqlite3_column_blob(stmt, 0);
@@ -146,7 +171,7 @@ static void present(sqlite3_context *call, int argc, sqlite3_value **argv)
         sqlite3_result_error(call, "stockade_present: a resource has 1 to 512 bytes", -1);
         return;
     }
-    if (!lock(call, db) || !look_up(call, db, schema, resource, &fence, file, &file_len))
+    if (!lock_main(call, db) || !look_up(call, db, schema, resource, &fence, file, &file_len))
         return;
     int64_t token = sqlite3_value_int64(argv[1]);
     enum stk_error error = fence_judge(&fence, token);

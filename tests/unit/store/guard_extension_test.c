@@ -4,6 +4,7 @@
  * it, a call fails, nothing else happens, and the next call goes well. */
 #include "store/extension/presented.h"
 #include "tests/disk/fault_memory.h"
+#include "tests/unit/folder.h"
 #include "tests/unit/store/plain.h"
 #include "tests/unit/test.h"
 
@@ -207,6 +208,28 @@ DB_TEST(a_token_for_one_file_opens_no_other)
                  "INSERT INTO other.t VALUES(1, 1)");
     fails(db, "INSERT INTO other.t VALUES(2, 1)", "GUARDED");
     succeeds(db, "COMMIT");
+}
+
+/* Else its token could become an old one before the program writes. */
+DB_TEST(a_token_for_an_attached_file_locks_that_file)
+{
+    char folder[64], path[96];
+
+    folder_make(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/other.db", folder);
+    sqlite3 *foreign = plain_open(path);
+    plain_run(foreign, "PRAGMA journal_mode = WAL");
+    char *attach = sqlite3_mprintf("ATTACH %Q AS other", path);
+    succeeds(db, attach);
+    add_file(db, "other");
+    succeeds(db, "BEGIN; SELECT stockade_present('r:1', 34, 'other')");
+    fails(foreign, "UPDATE stockade_resource SET token = token + 1", "locked");
+    succeeds(db, "INSERT INTO other.t VALUES(1, 1); COMMIT");
+    succeeds(foreign, "UPDATE stockade_resource SET token = token + 1");
+    sqlite3_free(attach);
+    sqlite3_close(foreign);
+    succeeds(db, "DETACH other");
+    folder_remove(folder);
 }
 
 DB_TEST(a_temporary_table_shadows_nothing)
