@@ -225,8 +225,8 @@ static void check_sqlite(struct audit *audit)
              " nothing in ' || parent FROM pragma_foreign_key_check");
 }
 
-/* For each (type, name, sql) of `rows`, which it finalizes: reports where the other database does
- * not have it, or has it otherwise. `gone` and `altered` are what to say of it. */
+/* Report each object (type, name, sql) of `rows` that the other database does not have, or has with
+ * another text. `gone` and `altered` (NULL: pass over it) say so. Finalizes `rows`. */
 static void compare(struct audit *audit, sqlite3_stmt *rows, sqlite3 *other, const char *gone,
                     const char *altered)
 {
@@ -239,17 +239,20 @@ static void compare(struct audit *audit, sqlite3_stmt *rows, sqlite3 *other, con
     while (stmt != NULL && sqlite3_step(rows) == SQLITE_ROW) {
         for (int i = 0; i < 3; i++)
             sqlite3_bind_value(stmt, i + 1, sqlite3_column_value(rows, i));
-        bool there = sqlite3_step(stmt) == SQLITE_ROW;
+        int code = sqlite3_step(stmt);
         const char *type = (const char *)sqlite3_column_text(rows, 0);
         const char *name = (const char *)sqlite3_column_text(rows, 1);
-        if (!there)
+        if (code == SQLITE_DONE)
             finding_report(audit->call, "schema", "the %s %s %s", type, name, gone);
+        else if (code != SQLITE_ROW)
+            report_failure(audit, "the schema");
         else if (altered != NULL && sqlite3_column_int(stmt, 0) == 0)
             finding_report(audit->call, "schema", "the %s %s %s", type, name, altered);
         sqlite3_reset(stmt);
     }
     sqlite3_finalize(stmt);
-    sqlite3_finalize(rows);
+    if (sqlite3_finalize(rows) != SQLITE_OK)
+        report_failure(audit, "the schema");
 }
 
 /* Is everything there, as it was made, and nothing else? What guards are made of is on the users'
