@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arithmetic of the store's time; who keeps the note is the store's business. */
+/* The arithmetic of the store's time. To keep the note is up to each kind of store. */
 #include "store/clock.h"
 
 #include <string.h>

@@ -47,20 +47,21 @@ struct store_clock {
 
 /* `machine` NULL: the system's. */
 void store_clock_init(struct store_clock *clock, const struct clock *machine);
-/* The store is opened: go on from the note that is kept with it. True: clock->note has changed, and
- * is to be kept. */
+/* When the store is opened: go on from the note that is kept with it. True: clock->note has
+ * changed; keep it. */
 bool store_clock_resume(struct store_clock *clock, const struct store_clock_note *kept);
-/* Another process has committed: follow the note that is kept now. Else like store_clock_resume. */
+/* When another process has committed: follow the note that is kept now. As store_clock_resume. */
 bool store_clock_follow(struct store_clock *clock, const struct store_clock_note *kept);
 int64_t store_clock_now_ms(const struct store_clock *clock);
 /* The machine's own count, to measure how long something takes. */
 int64_t store_clock_machine_us(const struct store_clock *clock);
-/* Something is dated. True: `note` is to be kept with it; once it is, it is clock->note. */
+/* When something is dated. True: keep `note` with it, and when that is done make it clock->note. */
 bool store_clock_due(const struct store_clock *clock, struct store_clock_note *note);
-/* What was dated before this is old: `before_ms`, or INT64_MIN where that lies before the first
- * use, since nothing can be known to be that old. */
+/* Return the date before which things are older than `before_ms`: that itself, or INT64_MIN where
+ * it lies before the first use, since nothing can be known to be so old. */
 int64_t store_clock_before_ms(const struct store_clock *clock, int64_t before_ms);
-/* The wall clock, for dates that people see. One without a wall clock gives its own count. */
+/* Return the wall clock's time, for dates that people see; the count where there is no such clock.
+ */
 int64_t store_clock_wall_ms(const struct clock *machine);
 
 #endif

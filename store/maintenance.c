@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which kind of store is it? */
+/* Passes each call on to the kind of store that the URI names. */
 #include "store/maintenance.h"
 
 #include "fence/base/uri.h"
 #include "store/open.h"
 
-/* What its kind takes for its name: a path, or the URI. NULL: it is no store's. */
+/* Return what the kind of store takes: a path, or the URI. NULL: it is no store's; `why` says so.
+ */
 static const char *name_of(const char *uri, bool *postgresql, char *why, size_t why_size)
 {
     if (!store_uri_is_valid(uri, why, why_size))

@@ -74,9 +74,8 @@ struct move_call {
     struct maintenance_watch watch;
     int64_t resources, leases; /* out */
     bool done_before;          /* out: it was there already, all of it */
-    bool closed; /* out, with false: `from` takes nothing any more, and the move is to be run again
-                  */
-    char left[200]; /* out: names of users' tables, which stay; empty: none are known */
+    bool closed;               /* out, with false: `from` may be closed already; move again */
+    char left[200];            /* out: names of users' tables, which stay; empty: none are known */
 };
 
 /* Move fences, leases, values, receipts and heads of audits to a store that was never used. What

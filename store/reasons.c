@@ -16,7 +16,7 @@ void reasons_destroy(struct store_reasons *reasons)
     pthread_mutex_destroy(&reasons->lock);
 }
 
-/* STORE_REASONS_MAX: there is none. The lock is held. */
+/* Return a place for a new text, STORE_REASONS_MAX if there is none. The lock is held. */
 static size_t room(struct store_reasons *reasons, int64_t now_ms)
 {
     if (reasons->count < STORE_REASONS_MAX)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Why operations failed: each text is kept once, and operations point to it. So a failure costs an
- * operation no memory, however many there are. Where there are too many texts, one makes room that
- * nobody was given for long: whoever was given it has told it by then. */
+ * operation no memory, however many there are. When the table is full, a text is replaced that was
+ * given to no operation for STORE_REASONS_KEPT_MS: those that have it are answered by then. */
 #ifndef STOCKADE_STORE_REASONS_H
 #define STOCKADE_STORE_REASONS_H
 
@@ -25,8 +25,8 @@ struct store_reasons {
 
 void reasons_init(struct store_reasons *reasons);
 void reasons_destroy(struct store_reasons *reasons);
-/* Fails the operation with STK_STORE and `why`, as one printable line. Where there are too many
- * different reasons at once, the operation gets none: the log has them. */
+/* Fail the operation with STK_STORE and `why`, as one printable line. If the table is full, the
+ * operation gets no reason; the log has it. */
 void reasons_fail(struct store_reasons *reasons, struct store_op *op, const char *why);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls the store's SQL, or refuses where the store has none. */
+/* Call the store's SQL, or refuse where the store has none. */
 #include "store/sql.h"
 
 #include <stdio.h>

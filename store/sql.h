@@ -53,10 +53,10 @@ struct sql_call {
     char why[SQL_WHY_MAX];     /* out, where it is refused: text behind the code */
 };
 
-/* STK_OK; STK_STORE: the store failed. Anything else: the statement is refused, `why` says so.
- * It may have changed something before it failed: undo the operation or its mark. Where a statement
- * has ended the transaction itself, every later call of the operation fails, and the operation must
- * return an error. */
+/* Run a statement. STK_OK; STK_STORE: the store failed; anything else: the statement is refused, as
+ * `why` says. It may have changed something before: undo the operation or its mark. If it has ended
+ * the transaction itself, every later call of the operation fails, and the operation must return an
+ * error. */
 enum stk_error txn_sql(struct store_txn *txn, struct sql_call *call);
 
 /* The tokens that this operation has presented and the caller has judged: guards let rows of these
@@ -73,7 +73,7 @@ struct claim {
 enum stk_error txn_guard_create(struct store_txn *txn, struct bytes table, struct bytes column,
                                 struct bytes prefix, char why[SQL_WHY_MAX]);
 enum stk_error txn_guard_drop(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX]);
-/* Calls `each` for every guard; `broken`: its triggers are not as they were made. */
+/* Call `each` for every guard; `broken`: its triggers are not as they were made. */
 typedef void (*txn_each_guard)(void *context, struct bytes table, struct bytes column,
                                struct bytes prefix, bool broken);
 enum stk_error txn_guards(struct store_txn *txn, txn_each_guard each, void *context);

@@ -23,14 +23,14 @@ static bool is_word_char(char c)
            c == '$' || (c & 0x80) != 0;
 }
 
-/* Moves past the next `mark`, or to the end. */
+/* Move past the next `mark`, or to the end. */
 static void skip_past(struct scan *scan, const char *mark)
 {
     const char *found = memmem(scan->at, (size_t)(scan->end - scan->at), mark, strlen(mark));
     scan->at = found != NULL ? found + strlen(mark) : scan->end;
 }
 
-/* Moves past the closing quote. A doubled quote inside closes one piece and opens the next. */
+/* Move past the closing quote. A doubled quote inside closes one piece and opens the next. */
 static void skip_quoted(struct scan *scan, char open)
 {
     const char mark[] = {open == '[' ? ']' : open, '\0'};
@@ -95,7 +95,7 @@ enum sql_kind sql_kind(struct bytes statement)
     struct scan scan = scan_of(statement);
     enum token token;
 
-    while ((token = next(&scan)) == TOKEN_SEMICOLON) /* SQLite passes over them too */
+    while ((token = next(&scan)) == TOKEN_SEMICOLON) /* SQLite skips them, too */
         ;
     if (token != TOKEN_WORD)
         return SQL_OTHER;

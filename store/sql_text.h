@@ -16,7 +16,7 @@ enum sql_kind {
     SQL_OTHER,      /* PRAGMA, ATTACH, BEGIN, VACUUM, ... or no SQL at all */
 };
 
-/* What every store says. */
+/* Refusals that are the same in every kind of store. */
 #define SQL_NO_STATEMENT "there is no statement"
 #define SQL_NOT_DDL      "DDL needs no token but an administrator: send it as a bare SQL"
 #define SQL_NO_TOKEN     "a write needs a token: FENCEDALL n resource token ... SQL ..."

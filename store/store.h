@@ -69,8 +69,8 @@ struct store_op {
     /* The resource that it looks up first, borrowed, or empty: a hint that makes a batch faster. A
      * wrong one does no harm. */
     struct bytes about;
-    /* Calls `each` for all that it is likely to ask for, on the store's thread: for a store that
-     * loads before it runs. Hints, as well. May be NULL. */
+    /* Call `each` for all that it is likely to ask for, on the store's thread: for a store that
+     * loads rows before it runs operations. These are hints, too. May be NULL. */
     void (*hints)(const struct store_op *op, store_each_hint *each, void *context);
     store_run *run;
     store_done *done;
@@ -99,7 +99,7 @@ struct store_stats {
     uint64_t lock_waits;        /* operations that waited long because a row was locked */
     uint64_t batch_reruns;      /* batches that ran again: others were quicker, or it was cut off */
     uint64_t backends_ended;    /* of daemons that stood still with rows locked */
-    uint64_t oldest_snapshot_s; /* how old it is, that keeps dead rows, as it was looked at last */
+    uint64_t oldest_snapshot_s; /* age of the oldest one, for which dead rows are kept */
     struct durations barriers;  /* reads, until what they tell is replicated */
     bool writer_rests, reader_rests; /* the thread has nothing to do */
     enum store_state state;
@@ -114,28 +114,28 @@ struct store {
 struct store_impl {
     /* STK_OK, or STK_BUSY: the queue is full, and `done` will not be called. */
     enum stk_error (*submit)(struct store *store, struct store_op *op);
-    /* Call it when no more is coming for now: what was submitted may begin. Until then the
-     * threads may leave it waiting, so that what belongs together is committed together. On the
-     * thread that submits. True: some of it is finished already; collect it, `wake` is not
-     * called for it. NULL in a store without threads. */
+    /* Begin what was submitted, since no more is coming for now. Until then the threads may leave
+     * it waiting, so that what belongs together is committed together. On the thread that
+     * submits. True: some of it is finished already; collect it, `wake` is not called for it.
+     * NULL in a store without threads. */
     bool (*flush)(struct store *store);
-    /* Calls `done` for what is finished. Call it after `wake`, on the thread that submits. */
+    /* Call `done` for what is finished. To be called after `wake`, on the thread that submits. */
     void (*collect)(struct store *store);
-    /* From now on store_collect calls `on_freed` for resources whose lease was ended at another
-     * daemon, where txn_await has asked for it: hints, for one may be lost. NULL in a store that
-     * hears of nothing. */
+    /* Have store_collect call `on_freed` for each resource whose lease was ended at another
+     * daemon, where txn_await has asked for that. One may be missed. NULL in a store that is told
+     * nothing by others. */
     void (*listen)(struct store *store, void (*on_freed)(void *context, struct bytes resource),
                    void *context);
-    /* For a store without threads (a simulator, a unit test): runs at most one batch of writes
-     * and one of reads. Returns whether there was anything to do; store_collect delivers it. */
+    /* Run at most one batch of writes and one of reads, in a store without threads (a simulator, a
+     * unit test). Return whether there was anything to do; store_collect delivers it. */
     bool (*step)(struct store *store);
-    /* The outcome of a commit is unknown: end the process without answering what is open. */
+    /* Is the outcome of a commit unknown? Then end the process without answering what is open. */
     bool (*lost)(const struct store *store);
-    /* Returns the number of this opening of the store for writing; rows remember under which
+    /* Return the number of this opening of the store for writing; rows remember under which
      * one they were granted. STORE_SESSION_FIRST is the opening that makes the store. */
     int64_t (*session)(const struct store *store);
     struct store_stats (*stats)(const struct store *store);
-    /* Runs what is queued, delivers it, closes. Call it on the thread that submits. */
+    /* Run what is queued, deliver it, close. To be called on the thread that submits. */
     void (*close)(struct store *store);
 };
 

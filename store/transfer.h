@@ -50,7 +50,7 @@ struct transfer_cell {
     struct bytes bytes; /* of t and y; borrowed */
 };
 
-/* A move that the store has a part in. On disk as a number: never renumber. */
+/* A store's part in a move. On disk as a number: never renumber. */
 enum transfer_part {
     TRANSFER_NONE = 0,
     TRANSFER_COMING = 1, /* the other store's rows are to come: it takes nothing until then */
@@ -71,10 +71,10 @@ struct transfer_facts {
     int64_t session, floor;
     int64_t token; /* the largest one */
     int64_t now_ms;
-    int64_t ids;  /* put: all that it gave out, or may give out for others, are up to this one */
+    int64_t ids;  /* no resource's id that was given out, or may be meanwhile, is larger */
     int64_t rows; /* all that `each` would give */
     int64_t resources;
-    bool strange; /* a copy that has yet to raise its floor */
+    bool strange; /* a copy of a store, whose floor is still to be raised */
     struct transfer_mark mark;
 };
 
@@ -84,16 +84,16 @@ enum transfer_use {
     TRANSFER_FILL, /* the same, to put; the store is made where there is none */
 };
 
-/* False: `why` says what is wrong. Stop after. */
+/* Take a row. False: stop; `why` says what is wrong. */
 typedef bool transfer_row(void *context, const struct transfer_cell *cells);
 
 struct transfer {
     const struct transfer_impl *impl;
     struct maintenance_watch watch;
     char label[TRANSFER_WHERE_MAX]; /* its URI, without a password */
-    char same[128];                 /* of two stores: they are one */
+    char same[128];                 /* two stores with the same text here are one store */
     char left[200];                 /* names of users' tables beside its own; empty: none known */
-    bool made;                      /* there was none */
+    bool made;                      /* the store was not there before */
     char why[MAINTENANCE_WHY_MAX];
 };
 
@@ -102,14 +102,14 @@ struct transfer_impl {
     bool (*facts)(struct transfer *transfer, struct transfer_facts *facts);
     bool (*each)(struct transfer *transfer, enum transfer_table table, transfer_row *row,
                  void *context);
-    /* Removes all rows of Stockade's own but HEADS. */
+    /* Remove all rows of Stockade's own but HEADS. */
     bool (*clear)(struct transfer *transfer);
     /* Rows of one table after the other, in the order of the enum. */
     bool (*put)(struct transfer *transfer, enum transfer_table table,
                 const struct transfer_cell *cells);
-    /* Ends all leases, of which there were so many. */
+    /* End all leases. `*count`: how many there were. */
     bool (*revoke)(struct transfer *transfer, int64_t *count);
-    /* When all have been put. */
+    /* Write down the session and the floor, after all rows have been put. */
     bool (*set)(struct transfer *transfer, int64_t session, int64_t floor);
     bool (*mark)(struct transfer *transfer, const struct transfer_mark *mark);
     bool (*commit)(struct transfer *transfer);
@@ -117,17 +117,17 @@ struct transfer_impl {
     void (*close)(struct transfer *transfer);
 };
 
-/* The store of a path, or of libpq's URI. NULL: `why`. End it with impl->close, which undoes what
- * was not committed. */
+/* Open the store of a path, or of libpq's URI. NULL: `why` has one line. End it with impl->close,
+ * which undoes what was not committed. */
 struct transfer *transfer_sqlite(const char *path, enum transfer_use use,
                                  struct maintenance_watch watch, char *why, size_t why_size);
 struct transfer *transfer_postgresql(const char *uri, enum transfer_use use,
                                      struct maintenance_watch watch, char *why, size_t why_size);
 
-/* A letter for each column. */
+/* Return the table's columns, a letter for each, as listed above. */
 const char *transfer_columns(enum transfer_table table);
-/* Copies all rows, within both transactions, and sets the session to an opening that neither has
- * had. `floor` is the new one; it is one of `to`. False: `why` of either, in that of `to`. */
+/* Copy all rows, within both transactions. Set the floor of `to`, and its session to one that
+ * neither store has had. False: to->why says what is wrong, also where `from` has failed. */
 bool transfer_rows(struct transfer *from, const struct transfer_facts *source, struct transfer *to,
                    const struct transfer_facts *target, int64_t floor);
 /* Does it take nothing, because of a move? Then `why` says so. */

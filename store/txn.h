@@ -38,9 +38,9 @@ struct lease {
     int64_t connection; /* client id there, 0 = none */
     /* Read only: the store keeps them. */
     int64_t changed_ms;    /* when the fence was written last, or the row made; 0: no row */
-    int64_t change;        /* another number after each time that it was written */
-    int64_t age_ms;        /* so long ago that was at least, by a time that all who share the store
-                            * have; -1: there is none */
+    int64_t change;        /* a number that differs after each time that it was written */
+    int64_t age_ms;        /* at least so long ago, by a clock that all who share the store have in
+                            * common; -1: there is no such clock */
     int64_t receipts_gone; /* receipts of tokens up to this one may have been removed; where there
                             * is no row, any up to the floor */
 };
@@ -74,20 +74,20 @@ struct store_txn_impl {
     /* STK_ERR: SQL has ended the whole transaction, the operation must return an error. */
     enum stk_error (*mark_undo)(struct store_txn *txn);
 
-    /* Finds a resource by name; one that does not exist has id 0, FENCE_NONE, VALUE_NONE. */
+    /* Find a resource by name; one that does not exist has id 0, FENCE_NONE, VALUE_NONE. */
     enum stk_error (*resource)(struct store_txn *txn, struct bytes name, struct resource *resource);
-    /* Makes the row where id is 0, and fills in the id. */
+    /* Make the row where id is 0, and fill in the id. */
     enum stk_error (*resource_make)(struct store_txn *txn, struct bytes name,
                                     struct resource *resource);
-    /* Writes resource->fence (token and state; the row exists) and the lease beside it. */
+    /* Write resource->fence (token and state; the row exists) and the lease beside it. */
     enum stk_error (*fence_put)(struct store_txn *txn, const struct resource *resource,
                                 const struct lease *lease);
     enum stk_error (*lease)(struct store_txn *txn, const struct resource *resource,
                             struct lease *lease);
-    /* Whoever ends the live lease of this resource tells so: see store_listen. NULL in a store that
-     * hears of nothing. */
+    /* Ask to be told when another daemon ends the live lease of this resource: see store_listen.
+     * NULL in a store that is told nothing by others. */
     enum stk_error (*await)(struct store_txn *txn, const struct resource *resource);
-    /* Calls `each` for resources with an id above `after` and a live fence (each_key: a value), in
+    /* Call `each` for resources with an id above `after` and a live fence (each_key: a value), in
      * the order of ids, until it returns false. */
     enum stk_error (*each_live)(struct store_txn *txn, int64_t after, txn_each_name each,
                                 void *context);
@@ -102,8 +102,8 @@ struct store_txn_impl {
     enum stk_error (*string)(struct store_txn *txn, const struct resource *resource, bool *found,
                              struct bytes *value);
     /* The same by name alone, where the store remembers the string or the name's id: one look-up,
-     * or none, instead of two. Not found says nothing: look for the resource then. NULL where
-     * nothing is remembered. */
+     * or none, instead of two. Not found means only that it is not remembered: look the resource
+     * up then. NULL in a store that remembers nothing. */
     enum stk_error (*string_of)(struct store_txn *txn, struct bytes name, bool *found,
                                 struct bytes *value);
     enum stk_error (*string_put)(struct store_txn *txn, struct resource *resource,
@@ -114,13 +114,13 @@ struct store_txn_impl {
                                 struct bytes field, struct bytes value);
     enum stk_error (*field_remove)(struct store_txn *txn, struct resource *resource,
                                    struct bytes field, bool *found);
-    /* Calls `each` for the fields from `from` on (inclusive), in the order of bytes_compare, until
+    /* Call `each` for the fields from `from` on (inclusive), in the order of bytes_compare, until
      * it returns false. */
     enum stk_error (*each_field_from)(struct store_txn *txn, const struct resource *resource,
                                       struct bytes from, txn_each_field each, void *context);
     enum stk_error (*count_fields)(struct store_txn *txn, const struct resource *resource,
                                    int64_t *count);
-    /* Removes the value, whatever its type. */
+    /* Remove the value, whatever its type. */
     enum stk_error (*value_clear)(struct store_txn *txn, struct resource *resource);
     /* The receipt of a request's ID on a resource that exists. A put does not replace an older one.
      */
@@ -128,10 +128,10 @@ struct store_txn_impl {
                               struct bytes id, bool *found, struct receipt *receipt);
     enum stk_error (*receipt_put)(struct store_txn *txn, const struct resource *resource,
                                   struct bytes id, const struct receipt *receipt);
-    /* Makes it as if the request had never been. It is no error if there is none. */
+    /* Make it as if the request had never been. It is no error if there is none. */
     enum stk_error (*receipt_remove)(struct store_txn *txn, const struct resource *resource,
                                      struct bytes id);
-    /* Calls `each` for a resource's receipts, those of newer tokens first, then in
+    /* Call `each` for a resource's receipts, those of newer tokens first, then in
      * the reverse order of bytes_compare, until it returns false; at least for 1000 of them. */
     enum stk_error (*each_receipt)(struct store_txn *txn, const struct resource *resource,
                                    txn_each_receipt each, void *context);
@@ -148,17 +148,17 @@ struct store_txn_impl {
     enum stk_error (*sweep_resources)(struct store_txn *txn, int64_t before_ms,
                                       int64_t live_before_ms, size_t max, int64_t *after,
                                       size_t *removed, bool *more);
-    /* For a read: is there anything to do for a sweep with the same arguments? If so, `*after`
-     * stays where it is; else it has moved on. */
+    /* For a read: is there anything to do for a sweep with the same arguments? If not, `*after`
+     * moves on as after that sweep. */
     enum stk_error (*receipts_due)(struct store_txn *txn, int64_t before_ms, bool *due);
     enum stk_error (*resources_due)(struct store_txn *txn, int64_t before_ms,
                                     int64_t live_before_ms, size_t max, int64_t *after, bool *due,
                                     bool *more);
-    /* Removes every value and revokes every live fence. */
+    /* Remove every value and revoke every live fence. */
     enum stk_error (*flush)(struct store_txn *txn);
 
-    /* The audit has come to this head: keep it. `*restored`: since the chain's head was kept last
-     * a backup was put in the store's place. NULL in a store that keeps none. */
+    /* Keep this head of an audit. `*restored`: a backup was put in the store's place since the
+     * chain's head was kept last. NULL in a store that keeps none. */
     enum stk_error (*audit_head)(struct store_txn *txn, struct bytes chain, int64_t lines,
                                  struct bytes hash, bool *restored);
 

@@ -21,7 +21,7 @@ static bool is_long(const struct list *link)
     return !list_entry(link, const struct store_op, link)->brief;
 }
 
-/* Moves up to `max` operations to `batch`. The lock is held. */
+/* Move up to `max` operations to `batch`. The lock is held. */
 static size_t take(struct worker *worker, struct list *batch, size_t max)
 {
     size_t count = 0;
@@ -42,7 +42,7 @@ static size_t take(struct worker *worker, struct list *batch, size_t max)
     return count;
 }
 
-/* Sleeps until there is news, or what the worker has kept wants another look. The lock is held. */
+/* Sleep until there is news, or what the worker has kept wants another look. The lock is held. */
 static void sleep_on(struct worker *worker)
 {
     struct timespec until;
@@ -130,7 +130,7 @@ enum stk_error worker_submit(struct worker *worker, struct store_op *op)
     return taken ? STK_OK : STK_BUSY;
 }
 
-/* Runs what is queued on this thread, if it is little. The lock is held. */
+/* Run what is queued on this thread, if it is little. The lock is held. */
 static bool work_inline(struct worker *worker)
 {
     struct list batch;

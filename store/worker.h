@@ -20,9 +20,9 @@
 enum work_result {
     WORK_DONE,
     WORK_LATER,   /* inline only: it would have to wait; nothing was run */
-    WORK_AGAIN,   /* it works again at once, if need be on an empty batch */
-    WORK_PENDING, /* done, but for what the worker has kept: in a moment it works again, if need be
-                     on an empty batch */
+    WORK_AGAIN,   /* call it again at once, also for an empty batch */
+    WORK_PENDING, /* done, but for operations that it has kept: call it again in a moment, also for
+                     an empty batch */
     WORK_OVER,    /* the worker has to stop for good */
 };
 
@@ -32,7 +32,7 @@ struct worker {
     size_t queue_max, batch_max;
     bool threaded;
     pthread_t thread;
-    /* Runs `batch`, `count` operations in order, and hands them back (struct finished). `inlined`:
+    /* Run `batch`, `count` operations in order, and hand them back (struct finished). `inlined`:
      * on the owner's thread, which collects them without being woken. */
     enum work_result (*work)(void *context, struct list *batch, size_t count, bool inlined);
     /* Called when a batch that did not run inline has been handed back. May be NULL, may take its
@@ -52,29 +52,29 @@ struct worker {
     size_t queued, queued_long; /* long: not brief */
     bool asleep;                /* the thread waits for news */
     bool stopping;              /* takes no more, runs what is there */
-    bool pending;               /* `work` said so, or that it works again; */
-    bool ripe;                  /* now, or since the moment is over */
-    bool dead;                  /* `work` said so: takes no more, runs nothing */
+    bool pending;               /* `work` is to be called again, also for an empty batch: */
+    bool ripe;                  /* now, for it said WORK_AGAIN, or the moment is over */
+    bool dead;                  /* it said WORK_OVER: takes no more, runs nothing */
 };
 
-/* Starts it; the fields "set once" are filled in, but for `thread`. False: no thread could be had.
- */
+/* Start it. The caller has set the fields "set once", but for `thread`. False: no thread could be
+ * had. */
 bool worker_start(struct worker *worker);
 /* STK_OK, or STK_BUSY: it is full, or has stopped. */
 enum stk_error worker_submit(struct worker *worker, struct store_op *op);
-/* What was submitted is to run now. True: some of it did, inline. */
+/* Run now what was submitted, or wake the thread for it. True: some of it has run, inline. */
 bool worker_flush(struct worker *worker);
-/* The thread sleeps and has nothing to do: until the next flush, what is its own is the owner's. */
+/* Does the thread sleep, with nothing to do? Then, until the next flush, what is its own is the
+ * owner's. */
 bool worker_rests(struct worker *worker);
-/* Without a thread: runs one batch. False: there was nothing to do. */
+/* Run one batch, without a thread. False: there was nothing to do. */
 bool worker_step(struct worker *worker);
 size_t worker_queued(struct worker *worker);
-/* Runs what is queued, and ends. */
+/* Run what is queued, and end. */
 void worker_stop(struct worker *worker);
-/* Takes all that is queued into `batch`, and returns how many: for `work`, where it cannot go on.
- */
+/* Move all that is queued to `batch`. Return how many. For `work`, where it cannot go on. */
 size_t worker_take(struct worker *worker, struct list *batch);
-/* Is it to end? For `work`, where it would wait. */
+/* Has worker_stop been called? For `work`, which then waits for nothing any more. */
 bool worker_stopping(struct worker *worker);
 
 /* Operations that are done, of all workers of a store, until the owner collects them. */
@@ -91,12 +91,12 @@ struct finished {
 
 void finished_init(struct finished *finished, void (*wake)(void *context), void *context);
 void finished_destroy(struct finished *finished);
-/* Takes the batch over, and returns the stats to be brought up to date. Until finished_close the
+/* Take the batch over, and return the stats to be brought up to date. Until finished_close the
  * lock is held. */
 struct store_stats *finished_add(struct finished *finished, struct list *batch);
 /* `inlined`: on the owner's thread, which need not be woken. */
 void finished_close(struct finished *finished, bool inlined);
-/* Calls `done` of all that is finished. The owner's. */
+/* Call `done` of all that is finished. The owner's. */
 void finished_collect(struct finished *finished);
 
 #endif

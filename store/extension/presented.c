@@ -18,7 +18,7 @@ struct presented_mark {
 };
 
 struct presented {
-    size_t owners; /* SQLite keeps it for each function and the table, and tells us of each end */
+    size_t owners; /* see presented_new() */
     struct guard_witness witness;
     sqlite3 *db;
     struct presented_item **items;

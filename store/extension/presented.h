@@ -13,12 +13,12 @@
 
 struct presented;
 
-/* Makes an empty one, which the caller owns. SQLite keeps it for each function and for the table,
- * and says when it needs it no more: the last owner's release frees it. NULL: out of memory. */
+/* Make an empty one, which the caller owns. SQLite owns it, too, once for each function and for the
+ * table. The last owner's release frees it. NULL: out of memory. */
 struct presented *presented_new(sqlite3 *db);
 void presented_share(struct presented *presented); /* one more owner */
 void presented_release(void *presented);           /* one owner less */
-/* Makes the table known to the connection. SQLITE_OK or SQLite's code. */
+/* Make the table known to the connection. SQLITE_OK or SQLite's code. */
 int presented_table_add(struct presented *presented);
 /* The connection. */
 sqlite3 *presented_db(const struct presented *presented);

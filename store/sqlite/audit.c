@@ -141,7 +141,7 @@ static const struct rule {
      " OR typeof(retired_ms) <> 'integer' OR retired_ms < 0"},
 };
 
-/* Reports what SQLite could not do, unless it was stopped. */
+/* Report what SQLite could not do, unless it was stopped. */
 static void report_failure(struct audit *audit, const char *what)
 {
     int code = sqlite3_errcode(audit->db);
@@ -164,7 +164,7 @@ static const char *subject(sqlite3_stmt *stmt, char out[FINDING_NAME_MAX])
     return finding_name(transaction_column(stmt, 0), out);
 }
 
-/* Runs a rule's statement; each row is a finding: column 0 what it is about (or NULL), column 1
+/* Run a rule's statement; each row is a finding: column 0 what it is about (or NULL), column 1
  * what is wrong. `what` is what it examines. */
 static void run_rule(struct audit *audit, const char *kind, const char *what, const char *sql)
 {

@@ -28,19 +28,19 @@
 
 struct cache;
 
-/* Remembers up to `max` rows, a power of two from 1024 on, in 72 bytes each; names of more than 32
+/* Remember up to `max` rows, a power of two from 1024 on, in 72 bytes each; names of more than 32
  * bytes take up to 32 MB besides, and strings up to 16. */
 struct cache *cache_new(size_t max);
 void cache_free(struct cache *cache);
-/* Fills in `resource` but for fence.floor, which is 0. */
+/* Fill in `resource` but for fence.floor, which is 0. */
 bool cache_find(const struct cache *cache, struct bytes name, struct resource *resource);
 /* The same by id. */
 bool cache_find_id(const struct cache *cache, int64_t id, struct resource *resource);
-/* Remembers a row that exists. Long names are not worth their memory: they are not taken. */
+/* Remember a row that exists. Long names are not worth their memory: they are not taken. */
 void cache_put(struct cache *cache, struct bytes name, const struct resource *resource);
 /* The row of resource->id has changed: brings its entry, if there is one, up to date. */
 void cache_update(struct cache *cache, const struct resource *resource);
-/* Remembers the string of `id`, whose row has the type. Long ones are not taken. */
+/* Remember the string of `id`, whose row has the type. Long ones are not taken. */
 void cache_string_put(struct cache *cache, int64_t id, struct bytes value);
 /* The string of `id` has changed: brings it, if it is remembered, up to date. */
 void cache_string_update(struct cache *cache, int64_t id, struct bytes value);
@@ -54,7 +54,7 @@ void cache_clear(struct cache *cache);
 
 /* A place in the journal of what was put and updated since the last commit. */
 size_t cache_mark(const struct cache *cache);
-/* Forgets what was put or updated since the mark; 0: since the last commit. */
+/* Forget what was put or updated since the mark; 0: since the last commit. */
 void cache_undo(struct cache *cache, size_t mark);
 /* All of it is there to stay. */
 void cache_commit(struct cache *cache);

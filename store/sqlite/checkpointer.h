@@ -51,12 +51,12 @@ struct checkpointer {
     int again_at;     /* no copying is begun with fewer: some reader still needs the rest */
 };
 
-/* Takes over `db`, a connection that may write. `pages_max`: in the WAL, from which on it is
+/* Take over `db`, a connection that may write. `pages_max`: in the WAL, from which on it is
  * copied; 0: by the size of the file, 32 to 128 MB. False: no thread could be had; free it all the
  * same. */
 bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, struct files *files,
                         int pages_max, bool threaded, const char *path, const struct log *log);
-/* Ends the thread, after the piece that it is at, and closes the connection. */
+/* End the thread, after the piece that it is at, and close the connection. */
 void checkpointer_stop(struct checkpointer *checkpointer);
 /* Without a thread: copies the bulk, if that is to be done. False: there was nothing to do. */
 bool checkpointer_step(struct checkpointer *checkpointer);
@@ -71,7 +71,7 @@ bool checkpointer_has_rest(struct checkpointer *checkpointer);
 bool checkpointer_lost(struct checkpointer *checkpointer);
 /* The files are not in place: saves what can be saved (files_save). True: that is done. */
 bool checkpointer_save(struct checkpointer *checkpointer, sqlite3 *db);
-/* Copies the rest, between two transactions of the writer's connection `db`. May take its time. */
+/* Copy the rest, between two transactions of the writer's connection `db`. May take its time. */
 void checkpointer_copy_rest(struct checkpointer *checkpointer, sqlite3 *db);
 
 #endif

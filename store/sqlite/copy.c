@@ -80,7 +80,7 @@ bool copy_sync_folder(const char *path, char *why, size_t why_size)
     return synced;
 }
 
-/* Opens and locks the path; an older one may be renamed or removed while we do. -1: `why`. */
+/* Open and lock the path. Try again where the file was renamed or removed meanwhile. -1: `why`. */
 static int lock_path(const char *path, mode_t mode, char *why, size_t why_size)
 {
     struct stat ours, named;

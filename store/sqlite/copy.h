@@ -19,28 +19,28 @@ struct scratch {
 };
 #define SCRATCH_NONE ((struct scratch){.fd = -1})
 
-/* Makes an empty one, whose name is `beside` and `suffix`, with these permissions. */
+/* Make an empty one, whose name is `beside` and `suffix`, with these permissions. */
 bool scratch_open(struct scratch *scratch, const char *beside, const char *suffix, mode_t mode,
                   char *why, size_t why_size);
-/* Closes the database and renames the file, both durably. Then the scratch is gone. */
+/* Close the database and rename the file, both durably. Then the scratch is gone. */
 bool scratch_finish(struct scratch *scratch, const char *path, char *why, size_t why_size);
-/* Removes what is left of it. Also after scratch_finish, and of SCRATCH_NONE. */
+/* Remove what is left of it. Also after scratch_finish, and of SCRATCH_NONE. */
 void scratch_remove(struct scratch *scratch);
 
-/* Makes `to` a copy of `from`, in one transaction of `to`. `from` is in a read transaction. */
+/* Make `to` a copy of `from`, in one transaction of `to`. `from` is in a read transaction. */
 bool copy_database(sqlite3 *to, const char *to_path, sqlite3 *from,
                    const struct maintenance_watch *watch, char *why, size_t why_size);
-/* Lets SQLite check that it is sound. `path` is what to call it. */
+/* Let SQLite check that it is sound. `path` is what to call it. */
 bool copy_is_sound(sqlite3 *db, const char *path, const struct maintenance_watch *watch, char *why,
                    size_t why_size);
-/* Opens a store, or a backup of one, for reading, and begins to read: what is read from now on is
+/* Open a store, or a backup of one, for reading, and begin to read: what is read from now on is
  * the state of one moment. NULL: there is none, or it is not a `what` ("store" or "backup"). */
 sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_size);
 /* May a file be made under this name, or, with `replace`, take the place of an ordinary one? */
 bool copy_name_is_free(const char *path, bool replace, char *why, size_t why_size);
 /* Are the two paths one file, or is the first a file that SQLite keeps beside the second? */
 bool copy_is_same_file(const char *path, const char *database);
-/* Makes the names in the file's folder durable. */
+/* Make the names in the file's folder durable. */
 bool copy_sync_folder(const char *path, char *why, size_t why_size);
 
 #endif

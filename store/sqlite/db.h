@@ -18,7 +18,7 @@ enum db_mode {
     DB_READER,
 };
 
-/* Opens a connection, and changes nothing in the file: whether it is ours, schema.c has to find out
+/* Open a connection, and change nothing in the file: whether it is ours, schema.c has to find out
  * first. NULL: `why` has one line for people. The caller closes it with db_close. */
 sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size);
 /* Make the connection try for another program's lock once a millisecond, `tries` times. (SQLite's
@@ -26,12 +26,12 @@ sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size
 void db_try_often(sqlite3 *db, int tries);
 /* NULL is fine. SQLITE_OK or SQLite's code: then it is still open. */
 int db_close(sqlite3 *db);
-/* Runs statements that give no rows, or whose rows do not matter. SQLITE_OK or SQLite's code. */
+/* Run statements that give no rows, or whose rows do not matter. SQLITE_OK or SQLite's code. */
 int db_exec(sqlite3 *db, const char *sql);
-/* Takes the first column of the first row; `value` is unchanged where there is no row. SQLITE_OK or
+/* Take the first column of the first row; `value` is unchanged where there is no row. SQLITE_OK or
  * SQLite's code. */
 int db_int64(sqlite3 *db, const char *sql, int64_t *value);
-/* Says in one line what went wrong with `db` last, and what to do. Returns false. */
+/* Say in one line what went wrong with `db` last, and what to do. Return false. */
 bool db_explain(sqlite3 *db, const char *path, char *why, size_t why_size);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Judges one row. Whatever is not plainly in order is refused: a key that names no resource, a
+/* Judge one row. Whatever is not plainly in order is refused: a key that names no resource, a
  * resource without a live token, a connection on which REPLACE goes round the triggers. */
 #include "store/sqlite/guard_function.h"
 

@@ -34,7 +34,7 @@ struct guard_witness {
     const char *how; /* for messages: how a token is presented here */
 };
 
-/* Makes the function known to the connection, which borrows `witness` until it closes, or until it
+/* Make the function known to the connection, which borrows `witness` until it closes, or until it
  * calls `destroy` (may be NULL) with it. SQLITE_OK or SQLite's code. */
 int guard_function_add(sqlite3 *db, struct guard_witness *witness, void (*destroy)(void *));
 

@@ -88,7 +88,7 @@ struct part {
     char *name, *sql; /* owned: part_free; `sql` is as the schema keeps it */
 };
 
-/* Makes the text of one part. False: a guard of this kind has no such part. Where there is no
+/* Make the text of one part. False: a guard of this kind has no such part. Where there is no
  * memory `sql` is NULL. */
 static bool part_make(const struct guard *guard, size_t which, struct part *part)
 {
@@ -194,7 +194,7 @@ static bool read_list(sqlite3 *db, struct watched **list, size_t *count)
     return sqlite3_finalize(stmt) == SQLITE_OK;
 }
 
-/* Compares one part with what `stmt` finds of it. */
+/* Compare one part with what `stmt` finds of it. */
 static bool check_part(sqlite3_stmt *stmt, struct watched *watched, const struct part *part)
 {
     sqlite3_bind_text(stmt, 1, part->type, -1, SQLITE_STATIC);
@@ -212,7 +212,7 @@ static bool check_part(sqlite3_stmt *stmt, struct watched *watched, const struct
     return sqlite3_reset(stmt) == SQLITE_OK;
 }
 
-/* Finds the flaws of every guard in the list. */
+/* Find the flaws of every guard in the list. */
 static bool find_flaws(sqlite3 *db, struct watched *list, size_t count)
 {
     static const char sql[] = "SELECT tbl_name, sql FROM main.sqlite_schema"
@@ -241,7 +241,7 @@ static struct watched *find(struct watched *list, size_t count, const char *tabl
     return NULL;
 }
 
-/* Logs what differs from the last check. */
+/* Log what differs from the last check. */
 static void report(const struct guards *guards, struct watched *list, size_t count, bool foreign)
 {
     char table[128];
@@ -373,7 +373,7 @@ static enum stk_error failed(struct task *task)
     }
 }
 
-/* Runs a statement made by sqlite3_mprintf, and frees it. */
+/* Run a statement made by sqlite3_mprintf, and free it. */
 static enum stk_error run(struct task *task, char *sql)
 {
     if (sql == NULL)
@@ -512,7 +512,7 @@ static enum stk_error judge_rows(struct task *task)
                   (long long)count, guard->table, guard->column, RESOURCE_NAME_MAX);
 }
 
-/* Removes the parts that there are, or makes them all. */
+/* Remove the parts that there are, or make them all. */
 static enum stk_error each_part(struct task *task, bool make)
 {
     enum stk_error error = STK_OK;

@@ -14,7 +14,7 @@
 
 struct guards;
 
-/* Makes txn->guards, and prepares its connection for guarded tables. `path` and `log` are borrowed.
+/* Make txn->guards, and prepare its connection for guarded tables. `path` and `log` are borrowed.
  * False: SQLite failed. */
 bool guards_open(struct transaction *txn, const char *path, const struct log *log);
 /* After the connection's statements are finalized; may be NULL. */
@@ -26,7 +26,7 @@ enum guards_news {
     GUARDS_OWN,     /* this connection may have changed the schema: call it after DDL */
 };
 
-/* Checks them again where there is reason to. For the writer, inside its transaction. */
+/* Check them again where there is reason to. For the writer, inside its transaction. */
 enum stk_error guards_check(struct transaction *txn, enum guards_news news);
 /* The transaction, or a part of it, was rolled back: what it has changed may be undone, so the next
  * guards_check reads everything anew. */
@@ -34,7 +34,7 @@ void guards_invalidate(struct guards *guards);
 
 /* Is there a guard on this table, whole or broken? */
 bool guards_has(const struct guards *guards, const char *table);
-/* Says in some words why it is broken; the text lives until the next check. NULL: it is not. */
+/* Say in some words why it is broken; the text lives until the next check. NULL: it is not. */
 const char *guards_flaw(const struct guards *guards, const char *table);
 
 /* The primitives of sql.h that end in the same words, with their contracts. Creating the same guard

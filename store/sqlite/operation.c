@@ -51,7 +51,7 @@ static enum stk_error mark_undo(struct store_txn *base)
     return mark_keep(base);
 }
 
-/* Removes every value and ends every live token. */
+/* Remove every value and end every live token. */
 static enum stk_error flush(struct store_txn *base)
 {
     struct transaction *txn = transaction_of(base);

@@ -7,12 +7,12 @@
 
 #include "store/sqlite/transaction.h"
 
-/* Prepares a connection for operations. `db` and `clock` are borrowed, and so is `cache`, which is
+/* Prepare a connection for operations. `db` and `clock` are borrowed, and so is `cache`, which is
  * NULL where nothing is written. False: SQLite has no memory; free it all the same. */
 bool operations_init(struct transaction *txn, sqlite3 *db, struct cache *cache,
                      struct store_clock *clock);
 void operations_free(struct transaction *txn);
-/* Runs one operation in the transaction, which has begun. What it returned is in op->error; whether
+/* Run one operation in the transaction, which has begun. What it returned is in op->error; whether
  * SQLite failed it, in txn->failed. */
 void operation_run(struct transaction *txn, struct store_op *op);
 

@@ -26,11 +26,11 @@ bool reader_init(struct reader *reader, sqlite3 *db, bool remembers, struct file
                  struct store_reasons *reasons, const char *path, const struct log *log,
                  struct store_clock *clock);
 void reader_free(struct reader *reader);
-/* Runs one operation in the transaction, which has begun or has failed to. A failure is logged
+/* Run one operation in the transaction, which has begun or has failed to. A failure is logged
  * unless it is the `outage` that was logged before. */
 void reader_answer(struct transaction *txn, struct store_op *op, int *outage, const char *path,
                    const struct log *log);
-/* Runs the batch, which stays as it is; `error` of each operation says how it ended. */
+/* Run the batch, which stays as it is; `error` of each operation says how it ended. */
 void reader_run(struct reader *reader, struct list *batch);
 
 #endif

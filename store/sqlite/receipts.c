@@ -172,7 +172,7 @@ enum stk_error receipts_due(struct store_txn *base, int64_t before_ms, bool *due
     return error;
 }
 
-/* Removes up to `max` of the entry's receipts, and the entry where these were the last. */
+/* Remove up to `max` of the entry's receipts, and the entry where these were the last. */
 static enum stk_error remove_receipts(struct transaction *txn, const struct entry *entry,
                                       size_t max, size_t *removed)
 {

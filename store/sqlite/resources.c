@@ -15,7 +15,7 @@ static void set_floor(const struct transaction *txn, struct fence *fence)
     fence->floor = txn->floor > fence->token ? txn->floor : fence->token;
 }
 
-/* Looks the row up by name, past the cache; id 0: there is none. */
+/* Look the row up by name, past the cache; id 0: there is none. */
 static enum stk_error fetch(struct transaction *txn, struct bytes name, struct resource *resource)
 {
     sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FIND);

@@ -60,11 +60,11 @@ enum stk_error receipts_sweep(struct store_txn *txn, int64_t before_ms, size_t m
                               bool *more);
 enum stk_error receipts_due(struct store_txn *txn, int64_t before_ms, bool *due);
 
-/* Logs the end of a token that has receipts. */
+/* Log the end of a token that has receipts. */
 enum stk_error receipts_log(struct transaction *txn, int64_t id, int64_t token);
-/* Logs the end of the row's live token where it has receipts: `fence` is about to replace it. */
+/* Log the end of the row's live token where it has receipts: `fence` is about to replace it. */
 enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct fence *fence);
-/* Logs the end of every live token that has receipts. */
+/* Log the end of every live token that has receipts. */
 enum stk_error receipts_retire_all(struct transaction *txn);
 
 /* heads.c */

@@ -121,7 +121,7 @@ static enum kind recognise_empty(sqlite3 *db, const char *path, char *why, size_
     return KIND_REFUSED;
 }
 
-/* Says what the file is; KIND_REFUSED has filled in `why`, KIND_FAILED left the reason in `db`. */
+/* Say what the file is; KIND_REFUSED has filled in `why`, KIND_FAILED left the reason in `db`. */
 static enum kind recognise(sqlite3 *db, const char *path, int64_t *version, char *why,
                            size_t why_size)
 {

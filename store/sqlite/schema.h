@@ -13,9 +13,9 @@
 /* "STKD", in the file's header: how a file of ours is told from any other SQLite file. */
 #define SCHEMA_APPLICATION_ID INT64_C(0x53544b44)
 
-/* Makes a fresh file a store, brings an older one forward, and counts this opening in `session`,
- * all in one transaction. `session` NULL: it is opened to be looked after, which is not counted,
- * and goes where a move keeps it closed for everybody else, too. False: `why` has one line; a file
+/* Make a fresh file a store, bring an older one forward, and count this opening in `session`, all
+ * in one transaction. `session` NULL: for maintenance, which is not counted, and may also open a
+ * file that a move keeps closed for everybody else. False: `why` has one line; a file
  * that is not ours was not touched. */
 bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, size_t why_size);
 
@@ -24,7 +24,7 @@ bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, 
 bool schema_recognise(sqlite3 *db, const char *path, int64_t *version, char *why, size_t why_size);
 /* The version that schema_prepare brings a file to. */
 int64_t schema_version(void);
-/* Makes Stockade's tables and views of that version in an empty database, to compare with.
+/* Make Stockade's tables and views of that version in an empty database, to compare with.
  * SQLITE_OK or SQLite's code. */
 int schema_make(sqlite3 *db);
 

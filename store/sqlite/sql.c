@@ -398,7 +398,7 @@ static enum stk_error step(struct sql *sql, struct sql_call *call, sqlite3_stmt 
     return code == SQLITE_DONE ? STK_OK : judge_failure(sql, code);
 }
 
-/* Binds and steps a statement that may run. */
+/* Bind and step a statement that may run. */
 static enum stk_error execute(struct sql *sql, struct sql_call *call, sqlite3_stmt *stmt)
 {
     struct transaction *txn = sql->txn;

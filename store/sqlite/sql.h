@@ -13,7 +13,7 @@
 
 struct sql;
 
-/* Sets the transaction's connection up for users' SQL. The caller owns the result and frees it
+/* Set the transaction's connection up for users' SQL. The caller owns the result and frees it
  * before it closes the connection. NULL: SQLite has no memory. */
 struct sql *sql_new(struct transaction *txn);
 void sql_free(struct sql *sql);
@@ -33,7 +33,7 @@ struct sql_verdict {
     char *why;              /* explains it; SQL_WHY_MAX bytes */
 };
 
-/* Refuses the call, unless it is refused already. Returns the refusal that counts. */
+/* Refuse the call, unless it is refused already. Return the refusal that counts. */
 enum stk_error sql_refuse(struct sql_verdict *verdict, enum stk_error error, const char *format,
                           ...) __attribute__((format(printf, 3, 4)));
 /* The callback for sqlite3_set_authorizer; the context is a struct sql_verdict. */
@@ -42,7 +42,7 @@ int sql_authorize(void *context, int action, const char *a, const char *b, const
 
 /* sql_functions.c */
 
-/* Replaces some functions of SQLite's. SQLITE_OK or its code. */
+/* Replace some functions of SQLite's. SQLITE_OK or its code. */
 int sql_functions_add(sqlite3 *db);
 
 #endif

@@ -56,7 +56,7 @@ struct transaction {
     struct store_reasons *reasons; /* borrowed; for operations that fail */
 
     /* The transaction under way. */
-    bool begun;      /* and not ended by us; SQLite may have ended it all the same */
+    bool begun;      /* and not ended by us; SQLite may have ended it by itself */
     bool failed;     /* SQLite failed a statement: `code` and `reason` say why */
     bool iterating;  /* in a callback, which must leave the transaction alone */
     bool string_put; /* a string was put in it */
@@ -82,21 +82,21 @@ static inline struct transaction *transaction_of(struct store_txn *txn)
     return (struct transaction *)txn;
 }
 
-/* Begins with BEGIN_WRITE or BEGIN_READ. `version`, unless it is NULL, differs from an earlier one
+/* Begin with BEGIN_WRITE or BEGIN_READ. `version`, unless it is NULL, differs from an earlier one
  * where another connection has committed in between. False: it could not begin. */
 bool transaction_begin(struct transaction *txn, enum statement how, int64_t *version);
 /* SQLite has ended the transaction by itself; every further call of the operation fails. */
 bool transaction_is_gone(const struct transaction *txn);
-/* Commits. What the caches remember of the transaction is there to stay. */
+/* Commit. What the caches remember of the transaction is there to stay. */
 enum stk_error transaction_commit(struct transaction *txn);
-/* Notes that the transaction has ended without a commit. */
+/* Note that the transaction has ended without a commit. */
 void transaction_ended(struct transaction *txn);
-/* Finalizes the statements. */
+/* Finalize the statements. */
 void transaction_free(struct transaction *txn);
 
 /* Statements. */
 
-/* Returns the statement, reset. NULL: it could not be prepared, which is remembered; to step NULL
+/* Return the statement, reset. NULL: it could not be prepared, which is remembered; to step NULL
  * is to fail. */
 sqlite3_stmt *transaction_statement(struct transaction *txn, enum statement which);
 /* The same, with its first parameter bound, or the first two. `key` outlives the step. */
@@ -105,32 +105,32 @@ sqlite3_stmt *transaction_statement_key(struct transaction *txn, enum statement 
                                         struct bytes key);
 sqlite3_stmt *transaction_statement_pair(struct transaction *txn, enum statement which, int64_t id,
                                          int64_t number);
-/* Runs a statement that gives no row. */
+/* Run a statement that gives no row. */
 enum stk_error transaction_run(struct transaction *txn, enum statement which);
-/* Steps a bound statement that changes rows, and resets it. */
+/* Step a bound statement that changes rows, and reset it. */
 enum stk_error transaction_change(struct transaction *txn, sqlite3_stmt *stmt);
-/* Steps a bound statement to its next row. False: there is none, or it failed (`error`). */
+/* Step a bound statement to its next row. False: there is none, or it failed (`error`). */
 bool transaction_row(struct transaction *txn, sqlite3_stmt *stmt, enum stk_error *error);
-/* Takes the first number of the first row; `number` is unchanged where there is no row. */
+/* Take the first number of the first row; `number` is unchanged where there is no row. */
 enum stk_error transaction_number(struct transaction *txn, sqlite3_stmt *stmt, int64_t *number);
-/* Binds bytes that outlive the step. */
+/* Bind bytes that outlive the step. */
 void transaction_bind(sqlite3_stmt *stmt, int at, struct bytes bytes);
-/* Returns a column's bytes, borrowed from the statement. */
+/* Return a column's bytes, borrowed from the statement. */
 struct bytes transaction_column(sqlite3_stmt *stmt, int at);
-/* Counts the rows that were changed on the connection, ever. */
+/* Count the rows that were changed on the connection, ever. */
 int64_t transaction_changes(const struct transaction *txn);
-/* Ends the life of what was handed out. */
+/* Reset the statement whose bytes were handed out, which end with it. */
 void transaction_release(struct transaction *txn);
 /* The same, and closes the open blob: nothing of ours is under way in SQLite then. */
 void transaction_settle(struct transaction *txn);
-/* Overwrites the string of `id` by one of the same length. `*done` false: it is not worth it, or
- * the string is not what it was taken for; then nothing has changed. */
+/* Overwrite the string of `id` by one of the same length. `*done` false: nothing has changed, for
+ * it is not worth while, or the row has no string of that length. */
 enum stk_error transaction_overwrite(struct transaction *txn, int64_t id, struct bytes value,
                                      bool *done);
 
 /* Failures. All return STK_STORE. */
 
-/* Remembers SQLite's last error. */
+/* Remember SQLite's last error. */
 enum stk_error transaction_fail(struct transaction *txn);
 /* SQLite had no memory for something that is no statement. */
 enum stk_error transaction_no_memory(struct transaction *txn);
@@ -139,12 +139,12 @@ enum stk_error transaction_implausible(struct transaction *txn);
 
 /* What the file says of itself. */
 
-/* Reads the store-wide floor into txn->floor. */
+/* Read the store-wide floor into txn->floor. */
 enum stk_error transaction_floor(struct transaction *txn);
-/* Goes on with the store's time (store/clock.h) as the file has it: when the file is opened, or
+/* Go on with the store's time (store/clock.h) as the file has it: when the file is opened, or
  * when another process has committed. Within a transaction that writes. */
 enum stk_error transaction_resume_clock(struct transaction *txn, bool opens);
-/* Notes the store's time beside what was written, if that is due. `*noted`: once it is committed,
+/* Note the store's time beside what was written, if that is due. `*noted`: once it is committed,
  * `note` is the clock's. */
 enum stk_error transaction_note_clock(struct transaction *txn, struct store_clock_note *note,
                                       bool *noted);

@@ -105,7 +105,7 @@ static bool is_commit_header(const unsigned char *bytes, int len)
     return len == FRAME_HEADER_SIZE && (bytes[4] | bytes[5] | bytes[6] | bytes[7]) != 0;
 }
 
-/* Counts the frame of which this is the header. */
+/* Count the frame of which this is the header. */
 static void count(struct log *log, const unsigned char *header)
 {
     uint16_t *seen = &log->seen[(header[2] << 8 | header[3]) % SEARCHED_FRAMES];

@@ -46,24 +46,24 @@
 
 struct wal_vfs;
 
-/* Registers one over the default VFS, for one connection. `commits`: the connection commits, so its
+/* Register one over the default VFS, for one connection. `commits`: the connection commits, so its
  * log is joined; else it only copies. NULL: there is no VFS, or SQLite has no memory. */
 struct wal_vfs *wal_vfs_new(bool commits);
 /* What to open the connection with. */
 const char *wal_vfs_name(const struct wal_vfs *vfs);
-/* When the connection is closed. NULL is fine. */
+/* Free it, when the connection is closed. NULL is fine. */
 void wal_vfs_free(struct wal_vfs *vfs);
 /* The one that the connection was opened with; NULL: another VFS. */
 struct wal_vfs *wal_vfs_of(sqlite3 *db);
 
-/* Returns how often the page that is there most often is among the latest frames of the log, up to
- * 4,096 of them. SQLite looks for a page in as many at once, by hashing: one that is there a
- * thousand times is a thousand collisions for each page that is looked for there. */
+/* Return how often the most frequent page is among the latest frames of the log, up to 4,096 of
+ * them. SQLite has a hash table for as many frames: a page that is in it a thousand times means a
+ * thousand collisions for each page that is looked up there. */
 int wal_vfs_repeats(const struct wal_vfs *vfs);
-/* Returns the size of the database as this connection's last commit has left it, in pages; 0: there
+/* Return the size of the database as this connection's last commit has left it, in pages; 0: there
  * was none. */
 int64_t wal_vfs_pages(const struct wal_vfs *vfs);
-/* What was not committed has been rolled back: it need not be written any more. */
+/* Forget what is still to be written: it was not committed, and has been rolled back. */
 void wal_vfs_forget(struct wal_vfs *vfs);
 /* SQLITE_OK, or how a sync in the latest checkpoint failed: SQLite does not report all of them. */
 int wal_vfs_sync_code(const struct wal_vfs *vfs);

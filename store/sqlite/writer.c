@@ -17,7 +17,7 @@ enum { NAMES_PER_MB = 8192, PAGES_KB_PER_MB = 448 };
 /* Readers that are not done keep the log from being saved. What is not acknowledged can wait. */
 enum { SAVE_TRIES = 3, SAVE_TRIES_LOST = 300, SAVE_AGAIN_MS = 10 };
 
-/* An idle daemon reads once a second, and this is less. */
+/* Less than a second: an idle daemon reads once a second, and each time looks what others wrote. */
 enum { CATCH_UP_MS = 500 };
 
 /* How a transaction over some operations ended. */
@@ -85,7 +85,7 @@ static void set_waits(struct writer *writer, bool waits)
     writer->waits = waits;
 }
 
-/* Logs a failure, once per outage, whatever the number of operations that meet it. Where the files
+/* Log a failure, once per outage, whatever the number of operations that meet it. Where the files
  * are not in place, that is why; it has been logged. */
 static void note_failure(struct writer *writer, const char *doing)
 {
@@ -112,7 +112,7 @@ static void note_success(struct writer *writer)
     writer->outage = 0;
 }
 
-/* Undoes the transaction, and what is cached of it. False: SQLite would not even roll back. */
+/* Undo the transaction, and what is cached of it. False: SQLite would not even roll back. */
 static bool roll_back(struct writer *writer)
 {
     struct transaction *txn = &writer->txn;
@@ -132,7 +132,7 @@ static bool roll_back(struct writer *writer)
 
 /* 1. Begin, and see what other programs have committed. */
 
-/* Another program has moved what is in the file to another store. */
+/* Has another program moved what is in the file to another store? Then it is noted. */
 static bool has_gone(struct writer *writer)
 {
     struct transaction *txn = &writer->txn;
@@ -147,7 +147,7 @@ static bool has_gone(struct writer *writer)
     return true;
 }
 
-/* Learns the size of the file, which others have changed. False: SQLite failed. */
+/* Learn the size of the file, which others have changed. False: SQLite failed. */
 static bool measure(struct writer *writer)
 {
     sqlite3 *db = writer->txn.db;
@@ -283,7 +283,7 @@ static void fail_all(struct writer *writer, struct list *at, const struct list *
                      writer->txn.reason);
 }
 
-/* Works off the operations in as few transactions as it takes. Unless it ends in ENDED_LOST or
+/* Work off the operations in as few transactions as it takes. Unless it ends in ENDED_LOST or
  * ENDED_BUSY, each has its error then. */
 static enum ended run_all(struct writer *writer, struct list *from, struct list *end)
 {
@@ -414,8 +414,8 @@ void writer_between(void *context)
 
 /* Reads, between two batches of writes. */
 
-/* Others may have committed since the last write. What they did to guards is logged without waiting
- * for the next write, which sees all the rest: this changes nothing, in the file or here. */
+/* Look for what others have committed since the last write, so that a guard that they broke is
+ * logged now. All the rest is left to the next write; nothing is changed. */
 static void catch_up(struct writer *writer)
 {
     struct transaction *txn = &writer->txn;

@@ -50,8 +50,7 @@ struct writer {
     int64_t data_version; /* SQLite's: differs once another connection has committed */
     int outage;           /* SQLite's code of the failure that was logged; 0: all is well */
     int read_outage;
-    bool latest; /* as far as it knows, no other connection has committed; if one has, a write sees
-                  */
+    bool latest;          /* nobody else has committed since, as far as it knows */
     int64_t caught_up_ms; /* when it last read what others have committed, without writing */
     bool waits;           /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
     uint64_t commits, failed_commits, foreign_commits;
@@ -59,30 +58,30 @@ struct writer {
     atomic_bool lost; /* the outcome of a commit is unknown; any thread may ask */
 };
 
-/* Takes `db` over; the other pointers are borrowed. False: SQLite has no memory; free it all the
+/* Take `db` over; the other pointers are borrowed. False: SQLite has no memory; free it all the
  * same. */
 bool writer_init(struct writer *writer, sqlite3 *db, int cache_mb, const char *path,
                  const struct log *log, struct store_clock *clock);
-/* The file is made, and its WAL is open. */
+/* Give it what it works with. The file is made by now, and its WAL open. */
 void writer_open(struct writer *writer, struct checkpointer *checkpointer, struct files *files,
                  struct store_reasons *reasons, struct finished *finished);
-/* Goes on with the store's time. False: SQLite says why not. */
+/* Go on with the store's time. False: SQLite says why not. */
 bool writer_start_clock(struct writer *writer);
 
 /* A worker's work, for context the writer: writes a batch and hands it back, each operation with
  * its `error`. Unless it is `inlined`, it may wait for the lock of another program and for the
  * checkpointer. WORK_OVER: the writer is lost, and nothing was handed back. */
 enum work_result writer_work(void *writer, struct list *batch, size_t count, bool inlined);
-/* What may take its time, between two batches: copies the rest of the WAL. */
+/* Copy the rest of the WAL, between two batches. May take its time. */
 void writer_between(void *writer);
-/* Answers a batch of brief reads between two batches of writes: what its own connection has written
- * is in its memory, where a reader would fetch it from the file. False: nothing was run; a reader
- * has to. */
+/* Answer a batch of brief reads between two batches of writes: this connection has in memory what
+ * it has written, which a reader would have to read from the file. False: nothing was run; a reader
+ * has to do it. */
 bool writer_read(struct writer *writer, struct list *batch);
 
-/* Nothing more will be written: notes the store's time, if it can. False: it is lost. */
+/* Note the store's time, if it can, when nothing more will be written. False: it is lost. */
 bool writer_stop_clock(struct writer *writer);
-/* Closes the connection, too. */
+/* Close the connection, too. */
 void writer_free(struct writer *writer);
 
 #endif
