@@ -6,9 +6,9 @@
  * earlier run needs no entry: it is held until its TTL has passed since this provider was made.
  * (Daemons are also processes that open the file by themselves, through the library.)
  *
- * - An entry is the truth as long as it is not older than what the store remembers: a grant on its
- *   way to the store is here first; a grant of another daemon is there first, and so are its
- *   renewals. Where two minted the same token at once, the store has the word whose it is.
+ * - An entry counts as long as the store has nothing newer. A grant on its way to the store is here
+ *   first; another daemon's grants and renewals are there first. Where two daemons minted the same
+ *   token at once, the store decides whose it is.
  * - A lease that the store says is retired is over, whoever's it was and whichever daemon ended it.
  * - Its own leases leave the table when released or, a few with each call, when over, so memory
  *   follows the number of held leases. Another daemon's lease stays when it is over: forgotten, it
@@ -117,8 +117,8 @@ static bool is_news(const struct entry *entry, const struct lease_record *record
             (is_foreign(entry) && record->change != entry->change));
 }
 
-/* Another daemon's lease counts from the moment it is first seen, and so does each renewal, but for
- * what the store knows to be over of its time. */
+/* Note another daemon's lease. Its time, and that of each renewal, counts from when it is first
+ * seen here, less its age where the store knows that. */
 static struct entry *note_foreign(struct local *local, const struct lease_call *call,
                                   struct entry *entry, int64_t now_ms)
 {
@@ -164,7 +164,7 @@ static struct holder holder_of(struct local *local, const struct lease_call *cal
 
 /* The verbs. */
 
-/* The lease of the call's owner lives from now on. Another daemon's stays one, renewed or not. */
+/* Have the lease of the call's owner live from now on. Another daemon's stays marked as such. */
 static void hold(struct local *local, struct entry *entry, const struct lease_call *call,
                  int64_t token, int64_t now_ms)
 {
@@ -198,8 +198,9 @@ static bool grant(struct local *local, struct lease_call *call, const struct hol
     return lease_answer(call, LEASE_GRANTED, token, call->ttl_ms);
 }
 
-/* The store's floor has passed it, and the store does not know it: it was lost there, by a failover
- * without synchronous standbys. A grant on its way there is above the floor, or is refused. */
+/* Has the store lost the holder's grant, by a failover without synchronous standbys? Then its floor
+ * has passed it, and it does not know it. A grant on its way there is above the floor, or refused.
+ */
 static bool is_lost(const struct lease_call *call, const struct holder *holder)
 {
     const struct lease_record *record = &call->record;
@@ -238,7 +239,7 @@ static bool local_ask(struct lease_provider *base, struct lease_call *call)
     int64_t now_ms = clock_now_ms(local->clock);
 
     answer(local, call, now_ms);
-    sweep(local, now_ms); /* behind it: the entry just asked for may be over and still of use */
+    sweep(local, now_ms); /* afterwards, for the answer may need an entry that is over */
     return true;
 }
 

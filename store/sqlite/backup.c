@@ -172,8 +172,8 @@ static bool revise(struct restore_call *call, sqlite3 *db, sqlite3 *store,
     return revised;
 }
 
-/* What the store of now still needs to say; a damaged one may not be able to. False: it is no
- * store. */
+/* Read what must not be lost of the store that is there now; it may be too damaged for that. False:
+ * it is no store. */
 static bool look_at_present(struct restore_call *call, sqlite3 *store, struct present *present,
                             char *why, size_t why_size)
 {
@@ -221,7 +221,7 @@ static bool put_in_place(struct restore_call *call, struct scratch *scratch, sql
     (void)db_exec(scratch->db, "COMMIT");
     if (!placed)
         return false;
-    /* Else a daemon's next commit would have to: it is in the log, all of it, and safe there. */
+    /* Otherwise a daemon would have to copy it after its next commit. It is safe in the log. */
     (void)sqlite3_wal_checkpoint_v2(store, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     return copy_sync_folder(call->store, why, why_size);
 }
@@ -236,7 +236,7 @@ static bool restore_over(struct restore_call *call, struct scratch *scratch,
                     put_in_place(call, scratch, store, why, why_size);
 
     db_close(store);
-    /* A store without a file starts afresh; an empty file would only look as if it were one. */
+    /* Leave no empty file where there was none. */
     struct stat status;
     if (!restored && !present->is_there && stat(call->store, &status) == 0 && status.st_size == 0)
         (void)unlink(call->store);

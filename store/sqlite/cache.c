@@ -50,7 +50,7 @@ struct cache {
     struct entry *entries;
     uint32_t *chains;                /* place + 1 of the first one; 0: none */
     uint32_t *by_id;                 /* id modulo max: the place, where it still has that id */
-    uint64_t seed;                   /* nobody can choose names that share a chain */
+    uint64_t seed;                   /* so that nobody can choose names that share a chain */
     size_t used;                     /* entries that were taken since the last clear */
     size_t count;                    /* and are in chains */
     size_t names;                    /* bytes apart */
@@ -75,7 +75,7 @@ struct cache *cache_new(size_t max)
 
     check(max >= CHAINS_FIRST && max <= UINT32_MAX / 2 && (max & (max - 1)) == 0);
     cache->max = max;
-    /* None is looked at before it was filled. */
+    /* Not zeroed: no entry is looked at before it was filled. */
     cache->entries = mem_aligned(LINE, max * sizeof *cache->entries);
     cache->chains = mem_zalloc(max * sizeof *cache->chains);
     cache->by_id = mem_zalloc(max * sizeof *cache->by_id);
@@ -179,7 +179,7 @@ static void drop_name(struct cache *cache, struct entry *entry)
     free(entry->name.heap);
 }
 
-/* Out of its chain, and empty; it is the caller's now. */
+/* Take an entry out of its chain and empty it; it is the caller's now. */
 static void take_out(struct cache *cache, struct entry *entry)
 {
     uint32_t *link = chain_of(cache, entry->hash);
@@ -201,7 +201,7 @@ static void forget(struct cache *cache, struct entry *entry)
     cache->free = link_of(cache, entry);
 }
 
-/* The next one that holds something; there is one. */
+/* Return the next entry that holds something; there is one. */
 static struct entry *next_victim(struct cache *cache)
 {
     struct entry *entry;

@@ -34,29 +34,29 @@ struct cache *cache_new(size_t max);
 void cache_free(struct cache *cache);
 /* Fill in `resource` but for fence.floor, which is 0. */
 bool cache_find(const struct cache *cache, struct bytes name, struct resource *resource);
-/* The same by id. */
+/* Find it by id. */
 bool cache_find_id(const struct cache *cache, int64_t id, struct resource *resource);
 /* Remember a row that exists. Long names are not worth their memory: they are not taken. */
 void cache_put(struct cache *cache, struct bytes name, const struct resource *resource);
-/* The row of resource->id has changed: brings its entry, if there is one, up to date. */
+/* Bring the entry of resource->id, if there is one, up to date: its row has changed. */
 void cache_update(struct cache *cache, const struct resource *resource);
 /* Remember the string of `id`, whose row has the type. Long ones are not taken. */
 void cache_string_put(struct cache *cache, int64_t id, struct bytes value);
-/* The string of `id` has changed: brings it, if it is remembered, up to date. */
+/* Bring the string of `id`, if it is remembered, up to date: it has changed. */
 void cache_string_update(struct cache *cache, int64_t id, struct bytes value);
-/* Whether the string of `id` has that many bytes; false also where that is not known. */
+/* Has the string of `id` that many bytes? False also where that is not known. */
 bool cache_string_has_len(const struct cache *cache, int64_t id, size_t len);
-/* The string of a name, borrowed until the next put or update. False: it is not remembered. */
+/* Find a name's string, borrowed until the next put or update. False: it is not remembered. */
 bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value);
-/* The row of `id` is gone. */
+/* Forget the row of `id`, which is gone. */
 void cache_forget(struct cache *cache, int64_t id);
 void cache_clear(struct cache *cache);
 
-/* A place in the journal of what was put and updated since the last commit. */
+/* Return the place in the journal of what was put and updated since the last commit. */
 size_t cache_mark(const struct cache *cache);
 /* Forget what was put or updated since the mark; 0: since the last commit. */
 void cache_undo(struct cache *cache, size_t mark);
-/* All of it is there to stay. */
+/* Empty the journal: all of that is there to stay. */
 void cache_commit(struct cache *cache);
 
 /* Looking ahead in a batch. */
@@ -68,10 +68,10 @@ struct cache_ahead {
     struct bytes names[CACHE_AHEAD_SLOTS];
     uint32_t hashes[CACHE_AHEAD_SLOTS];
 };
-/* Before the first operation of a batch. All is borrowed; `cache` may be NULL. */
+/* Call it before the first operation of a batch. All is borrowed; `cache` may be NULL. */
 void cache_ahead_start(struct cache_ahead *ahead, const struct cache *cache,
                        const struct list *from, const struct list *end);
-/* Before each operation, the first one, too. */
+/* Call it before each operation, the first one, too. */
 void cache_ahead_step(struct cache_ahead *ahead);
 
 #endif

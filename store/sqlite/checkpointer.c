@@ -32,11 +32,11 @@ static void set_state(struct checkpointer *checkpointer, enum checkpoint_state s
     pthread_mutex_unlock(&checkpointer->lock);
 }
 
-/* A sync that failed is not to be tried again: the system has forgotten what it could not write,
- * and says yes the next time. */
+/* After a failed sync nothing is tried again: the system has forgotten what it could not write, and
+ * the next sync would succeed over the loss. */
 static void note_result(struct checkpointer *checkpointer, sqlite3 *db, int code)
 {
-    /* Another program copies it just now, or the writer has its hands on the index. */
+    /* Another program, or the writer, has the locks just now. */
     if (code == SQLITE_BUSY)
         return;
     if (code == SQLITE_OK) {
@@ -50,14 +50,15 @@ static void note_result(struct checkpointer *checkpointer, sqlite3 *db, int code
                   checkpointer->path, sqlite3_errstr(code));
 }
 
-/* A pass knows of what was in the log when it began; the writer has gone on since. */
+/* Return how many pages are still to be copied. A pass knows only how long the log was when it
+ * began; the writer has gone on since. */
 static int left_over(const struct checkpointer *checkpointer, int pages, int copied)
 {
     int now = atomic_load(&checkpointer->pages);
     return (now > pages ? now : pages) - copied;
 }
 
-/* Is what is left over little enough for the writer? */
+/* Copy what is in the log. True: what is left over is for the writer. */
 static bool copy(struct checkpointer *checkpointer)
 {
     int copied_before = -1;
@@ -80,7 +81,7 @@ static bool copy(struct checkpointer *checkpointer)
     return true; /* the writer is faster than the copying, and is to feel it */
 }
 
-/* By the size of the file. */
+/* Set it by the size of the file, unless the caller has given it. */
 static void set_pages_max(struct checkpointer *checkpointer)
 {
     int64_t file = 0;
@@ -153,7 +154,7 @@ bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, struct f
     };
     pthread_mutex_init(&checkpointer->lock, NULL);
     pthread_cond_init(&checkpointer->news, NULL);
-    /* It knows only then that there is a WAL. */
+    /* A connection finds out that there is a WAL when it first reads. */
     (void)db_exec(db, "PRAGMA user_version");
     set_pages_max(checkpointer);
     if (!threaded)

@@ -2,8 +2,7 @@
 /* The checkpointer: copies a long WAL back into the file while the writer goes on, in two steps:
  *
  *   IDLE ──long WAL──▶ COPYING ──little is left──▶ REST ──the writer copies it──▶ IDLE
- *                         └─ a reader still needs the rest, or a failure ──▶ IDLE, tried again
- * later
+ *                         └─ a reader still needs the rest, or it failed ──▶ IDLE, until later
  *
  * The bulk is copied by a thread and a connection of its own. What is committed meanwhile is left
  * over, and as long as something is, SQLite never begins the WAL anew. So the writer itself copies
@@ -48,7 +47,7 @@ struct checkpointer {
 
     /* The writer's. */
     atomic_int pages; /* in the WAL, as of the last commit; the thread looks at it */
-    int again_at;     /* no copying is begun with fewer: some reader still needs the rest */
+    int again_at;     /* pages below which no copying begins: the last one left some over */
 };
 
 /* Take over `db`, a connection that may write. `pages_max`: in the WAL, from which on it is
@@ -58,18 +57,19 @@ bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, struct f
                         int pages_max, bool threaded, const char *path, const struct log *log);
 /* End the thread, after the piece that it is at, and close the connection. */
 void checkpointer_stop(struct checkpointer *checkpointer);
-/* Without a thread: copies the bulk, if that is to be done. False: there was nothing to do. */
+/* Copy the bulk, if that is to be done, without a thread. False: there was nothing to do. */
 bool checkpointer_step(struct checkpointer *checkpointer);
 
 /* The writer's part. */
 
-/* A commit has left so many pages in the WAL, one of them so often (wal_vfs_repeats). */
+/* Note that a commit has left so many pages in the WAL, one of them `repeats` times (see
+ * wal_vfs_repeats), and begin copying where that is too much. */
 void checkpointer_on_commit(struct checkpointer *checkpointer, int pages, int repeats);
 /* Is there something for checkpointer_copy_rest to do? */
 bool checkpointer_has_rest(struct checkpointer *checkpointer);
-/* A sync has failed: nothing may be written any more. */
+/* Has a sync failed? Then nothing may be written any more. */
 bool checkpointer_lost(struct checkpointer *checkpointer);
-/* The files are not in place: saves what can be saved (files_save). True: that is done. */
+/* When the files are not in place: save what can be saved (files_save). True: that is done. */
 bool checkpointer_save(struct checkpointer *checkpointer, sqlite3 *db);
 /* Copy the rest, between two transactions of the writer's connection `db`. May take its time. */
 void checkpointer_copy_rest(struct checkpointer *checkpointer, sqlite3 *db);

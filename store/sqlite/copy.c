@@ -186,7 +186,7 @@ bool copy_database(sqlite3 *to, const char *to_path, sqlite3 *from,
         int total = sqlite3_backup_pagecount(backup);
         go_on = watch_step(watch, "copying", total - sqlite3_backup_remaining(backup), total);
     }
-    /* What was not done whole is rolled back here. */
+    /* A copy that is not complete is rolled back here. */
     if (sqlite3_backup_finish(backup) != SQLITE_OK)
         return db_explain(to, to_path, why, why_size);
     return code == SQLITE_DONE || interrupted(why, why_size);
@@ -227,7 +227,7 @@ bool copy_is_sound(sqlite3 *db, const char *path, const struct maintenance_watch
     return sound;
 }
 
-/* True, too, where it cannot be read: then who opens it will say why. */
+/* Does it? True also where it cannot be read: whoever opens it will say why. */
 static bool begins_as_database(const char *path)
 {
     static const char magic[16] = "SQLite format 3";

@@ -126,7 +126,8 @@ static bool has_moved(sqlite3 *db)
            moved != 0;
 }
 
-/* The main file is there. It grows, unless a commit makes it smaller, at the next checkpoint. */
+/* Has somebody cut the main file, which is there? By itself it only grows, but for commits that
+ * make the database smaller: the next checkpoint cuts the file. */
 static bool is_cut(struct files *files, int64_t size, bool sized)
 {
     int64_t size_min = 0;
@@ -224,7 +225,7 @@ bool files_why(struct files *files, char why[STORE_WHY_MAX])
     return stopped;
 }
 
-/* A checkpoint of all of the log. */
+/* Copy all of the log into the main file. */
 static int copy_all(sqlite3 *db)
 {
     int pages = 0, copied = 0;
@@ -233,7 +234,7 @@ static int copy_all(sqlite3 *db)
     return code == SQLITE_OK && copied < pages ? SQLITE_BUSY : code;
 }
 
-/* Nobody has begun with other files. The lock that newcomers need is ours. */
+/* Has nobody begun with other files? We hold the lock that newcomers need. */
 static bool is_alone(const struct files *files)
 {
     struct stat status;
@@ -253,7 +254,7 @@ static int save_log(const struct files *files, sqlite3 *db)
     if (sqlite3_file_control(db, "main", SQLITE_FCNTL_FILE_POINTER, &file) != SQLITE_OK ||
         file == NULL || file->pMethods == NULL)
         return SQLITE_ERROR;
-    /* Our other connections keep us from having the whole lock: then PENDING is what we get. */
+    /* Our other connections keep us from getting EXCLUSIVE: we get PENDING, which is enough. */
     (void)file->pMethods->xLock(file, SQLITE_LOCK_EXCLUSIVE);
     (void)file->pMethods->xFileControl(file, SQLITE_FCNTL_LOCKSTATE, &level);
     if (level >= SQLITE_LOCK_PENDING) {

@@ -55,38 +55,39 @@ struct files {
     pthread_mutex_t lock;
     atomic_bool missing, broken, gone; /* changed under the lock */
     /* Under the lock. */
-    bool saved, tried;
-    int broken_file; /* FILE_MAIN: it was cut short */
+    bool saved, tried; /* what was acknowledged; to save it */
+    int broken_file;   /* FILE_MAIN: it was cut short */
     char why[STORE_WHY_MAX];
 };
 
-/* Notes which files are the store's. The connection has its WAL open. */
+/* Note which files are the store's. The connection has its WAL open. */
 void files_open(struct files *files, sqlite3 *db, const char *path, const struct log *log);
 void files_close(struct files *files);
-/* True: all are in place. Otherwise it has been logged. */
+/* Check them. True: all are in place. Otherwise that is logged. */
 bool files_check(struct files *files, sqlite3 *db);
 /* The same for the writer, who knows how small the main file may be. */
 bool files_check_writer(struct files *files, sqlite3 *db);
-/* For the writer: its commit makes the database this large. */
+/* Note, for the writer, that its commit makes the database this large. */
 void files_resize(struct files *files, int64_t bytes);
-/* For the writer: another program's commits have made it this large. */
+/* Note, for the writer, that another program's commits have made it this large. */
 void files_resized(struct files *files, int64_t bytes);
-/* As of the last check: missing or broken. On any thread, at no cost. */
+/* Were they missing or broken at the last check? On any thread, at no cost. */
 bool files_stopped(const struct files *files);
-/* What is in the files may be read no more: broken as of the last check, or gone. On any thread, at
- * no cost. */
+/* Were they broken at the last check, or have the rows gone to another store? Then nothing may be
+ * read any more. On any thread, at no cost. */
 bool files_broken(const struct files *files);
-/* Its rows have gone to another store, or are to come: `why`. For as long as it is open. */
+/* Note that the rows have gone to another store, or are to come from one, as `why` says, for as
+ * long as the store is open. */
 void files_gone(struct files *files, const char *why);
-/* Says why it has stopped, or is read no more. False: neither. */
+/* Say why the store has stopped, or is read no more. False: neither. */
 bool files_why(struct files *files, char why[STORE_WHY_MAX]);
-/* Copies what only an open file has into the main file, so that it outlives this process. Needs a
+/* Copy what only an open file has into the main file, so that it outlives this process. Needs a
  * connection that is in no transaction. SQLITE_OK: done, or nothing to do; SQLITE_BUSY: not now;
  * anything else: it failed. */
 int files_save(struct files *files, sqlite3 *db);
 
-/* True: there is a -wal without its main file. SQLite would delete it and begin a new file; `why`
- * says what to do instead. */
+/* Is there a -wal without its main file? SQLite would delete it and begin a new file; `why` says
+ * what to do instead. */
 bool files_orphaned(const char *path, char *why, size_t why_size);
 
 #endif

@@ -115,7 +115,7 @@ static void part_free(struct part *part)
 
 /* The check. */
 
-/* The transaction's claims: judged by the caller before they were presented. */
+/* Look for it among the transaction's claims, which the caller judged before it presented them. */
 static bool presented(void *context, struct bytes file, struct bytes resource, int64_t token)
 {
     const struct transaction *txn = context;
@@ -171,7 +171,7 @@ static char *column_text(sqlite3_stmt *stmt, int at)
     return mem_strdup(text != NULL ? (const char *)text : "");
 }
 
-/* The registry, into a fresh list. */
+/* Read the registry into a new list. */
 static bool read_list(sqlite3 *db, struct watched **list, size_t *count)
 {
     /* `hidden` is 2 or 3 for computed columns. */
@@ -322,12 +322,6 @@ const char *guards_flaw(const struct guards *guards, const char *table)
     return watched != NULL && watched->flaw[0] != '\0' ? watched->flaw : NULL;
 }
 
-/* Is it broken? Then nobody may write to the table. */
-static bool is_broken(const struct guards *guards, const char *table)
-{
-    return guards_flaw(guards, table) != NULL;
-}
-
 enum stk_error guards_each(struct store_txn *base, txn_each_guard each, void *context)
 {
     const struct guards *guards = transaction_of(base)->guards;
@@ -361,7 +355,7 @@ __attribute__((format(printf, 2, 3))) static enum stk_error refuse(struct task *
     return STK_ERR;
 }
 
-/* After a statement that failed: by what was asked for, or by the store? */
+/* After a statement that failed: was it what was asked for, or the store? */
 static enum stk_error failed(struct task *task)
 {
     sqlite3 *db = task->txn->db;
@@ -391,7 +385,8 @@ static char *name_new(struct bytes name)
     return text;
 }
 
-/* Where the statement has a row for `name`, its columns take the place of `name` and `second`. */
+/* Run a query with `name` (and `table`) as parameters. Its row, if there is one, replaces `name`
+ * and sets `second`, which is NULL otherwise. Both are owned. */
 static enum stk_error look_up(struct task *task, const char *sql, const char *table, char **name,
                               char **second)
 {
@@ -425,7 +420,7 @@ static bool begins_with(const char *name, const char *word)
     return sqlite3_strnicmp(name, word, (int)strlen(word)) == 0;
 }
 
-/* Only what SQL statements change row by row, and only the users' own. */
+/* Is it a table of the users' own, with that column, which SQL changes row by row? */
 static enum stk_error judge_table(struct task *task)
 {
     struct guard *guard = &task->guard;
@@ -476,7 +471,7 @@ static enum stk_error judge_registry(struct task *task)
     task->registered = sqlite3_step(stmt) == SQLITE_ROW;
     if (task->registered) {
         bool same = sqlite3_column_int(stmt, 2) != 0;
-        if (!same || !is_broken(task->txn->guards, guard->table))
+        if (!same || guards_flaw(task->txn->guards, guard->table) == NULL)
             error = refuse(task,
                            "table %.80s is guarded already, by column %.60s and prefix %.60s; "
                            "GUARD DROP it first",
@@ -488,7 +483,7 @@ static enum stk_error judge_registry(struct task *task)
     return error;
 }
 
-/* A row whose key names no resource could never be changed again. */
+/* Refuse rows whose key names no resource: they could never be changed again. */
 static enum stk_error judge_rows(struct task *task)
 {
     const struct guard *guard = &task->guard;
@@ -571,7 +566,7 @@ static enum stk_error drop(struct task *task)
                sqlite3_mprintf("DELETE FROM main.stockade_guard WHERE name = %Q", guard->table));
 }
 
-/* As a whole or not at all, also where the operation goes on after a refusal. */
+/* Make a change as a whole or not at all, also where the operation goes on after a refusal. */
 static enum stk_error as_a_whole(struct task *task, enum stk_error (*change)(struct task *))
 {
     struct transaction *txn = task->txn;

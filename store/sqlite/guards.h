@@ -28,8 +28,8 @@ enum guards_news {
 
 /* Check them again where there is reason to. For the writer, inside its transaction. */
 enum stk_error guards_check(struct transaction *txn, enum guards_news news);
-/* The transaction, or a part of it, was rolled back: what it has changed may be undone, so the next
- * guards_check reads everything anew. */
+/* Have the next guards_check read everything anew where our own change was not committed yet: the
+ * transaction, or a part of it, was rolled back. */
 void guards_invalidate(struct guards *guards);
 
 /* Is there a guard on this table, whole or broken? */

@@ -51,7 +51,7 @@ static void take_text(char *out, size_t size, sqlite3_stmt *stmt, int column)
     snprintf(out, size, "%s", text == NULL ? "" : text);
 }
 
-/* Of a store of an older version there are none. */
+/* Read the heads; a store of an older version has none. */
 static bool read_heads(sqlite3 *db, struct store_audit_head **heads, size_t *count)
 {
     sqlite3_stmt *stmt = NULL;
@@ -101,12 +101,12 @@ bool heads_carry_over(sqlite3 *db, sqlite3 *store)
     sqlite3_stmt *stmt = NULL;
     size_t count;
 
-    /* Of a store that is too damaged to tell, those of the backup stay. */
+    /* If the store is too damaged to be read, those of the backup stay. */
     if (!read_heads(store, &heads, &count)) {
         free(heads);
         return true;
     }
-    /* Not the mark of any file: the audit sees by it that there was a restore. */
+    /* An empty mark is no file's: by it the audit sees that there was a restore. */
     int code = sqlite3_prepare_v2(db,
                                   "INSERT INTO stockade_audit(chain, lines, hash, file)"
                                   " VALUES(?1, ?2, ?3, x'') ON CONFLICT(chain) DO UPDATE SET"

@@ -11,7 +11,7 @@ static int64_t now_ms(struct store_txn *base)
     return transaction_of(base)->now_ms;
 }
 
-/* A mark is a savepoint, and a place in the cache's journal. */
+/* Set a mark: a savepoint, and a place in the cache's journal. */
 static enum stk_error mark(struct store_txn *base)
 {
     struct transaction *txn = transaction_of(base);

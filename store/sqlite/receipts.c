@@ -70,7 +70,7 @@ enum stk_error receipts_put(struct store_txn *base, const struct resource *resou
     sqlite3_bind_int64(stmt, 7, store_clock_wall_ms(txn->clock->machine)); /* for people */
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
-    /* Of a token that has ended already, nobody else would log it. */
+    /* If the token has ended already, nobody else would log that. */
     if (receipt->token != fence->token || fence->state != FENCE_LIVE)
         return receipts_log(txn, resource->id, receipt->token);
     return STK_OK;

@@ -71,7 +71,7 @@ enum stk_error receipts_retire_all(struct transaction *txn);
 
 enum stk_error heads_keep(struct store_txn *txn, struct bytes chain, int64_t lines,
                           struct bytes hash, bool *restored);
-/* What a restore must not lose: take over the heads of `store`, but where `db` has a later one.
+/* Copy the heads of `store`, which a restore must not lose, into `db`, unless `db` has a later one.
  * Within a transaction of `db`. */
 bool heads_carry_over(sqlite3 *db, sqlite3 *store);
 

@@ -19,8 +19,8 @@
  * that is not ours was not touched. */
 bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, size_t why_size);
 
-/* Whether the file is a store that this program can open, and the version of its schema; 0: it is
- * still empty. Changes nothing. False: `why` has one line. */
+/* Is the file a store that this program can open? `version`: its schema's; 0: it is still empty.
+ * Changes nothing. False: `why` has one line. */
 bool schema_recognise(sqlite3 *db, const char *path, int64_t *version, char *why, size_t why_size);
 /* The version that schema_prepare brings a file to. */
 int64_t schema_version(void);
@@ -30,10 +30,10 @@ int schema_make(sqlite3 *db);
 
 /* Does a move keep the file closed? Then `why` says so. */
 bool schema_is_closed(sqlite3 *db, const char *path, char *why, size_t why_size);
-/* The file's part in a move. A file whose rows have gone is one that programs of earlier versions,
- * which do not know of moves, take for one of a newer version, and refuse. */
+/* Read the file's part in a move. */
 bool schema_mark(sqlite3 *db, struct transfer_mark *mark);
-/* Within a transaction. SQLITE_OK or SQLite's code. */
+/* Write it, within a transaction. A file whose rows have gone also gets so high a version that
+ * older programs, which do not know of moves, refuse it. SQLITE_OK or SQLite's code. */
 int schema_mark_put(sqlite3 *db, const struct transfer_mark *mark);
 
 #endif

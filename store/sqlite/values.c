@@ -8,7 +8,7 @@
 #include "fence/base/check.h"
 #include "store/sqlite/rows.h"
 
-/* One value out of a bound statement; it stays open for the bytes. */
+/* Step a bound statement to its value; it stays open for the bytes. */
 static enum stk_error get(struct transaction *txn, sqlite3_stmt *stmt, bool *found,
                           struct bytes *value)
 {
@@ -46,9 +46,9 @@ enum stk_error values_string(struct store_txn *base, const struct resource *reso
     return error;
 }
 
-/* Why an id may be trusted that the name once had: an id is given to one name only, as long as its
- * row stands, and a row with a value is never removed. So a string that is found under that id is
- * the name's. A restored file has other ids, but always another floor, too. */
+/* The id that the name once had may be trusted: it belongs to no other name while its row is there,
+ * and a row with a value is never removed. So a string that is found under that id is the name's.
+ * A restored file has other ids, but always another floor, too. */
 enum stk_error values_string_of(struct store_txn *base, struct bytes name, bool *found,
                                 struct bytes *value)
 {
