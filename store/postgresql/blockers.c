@@ -138,9 +138,8 @@ static void take(const struct pg *pg, const PGresult *result, struct blocked *bl
 {
     int64_t pid = pg_value_int64(pg, result, 0, 0), state_us = pg_value_int64(pg, result, 0, 1);
     bool ours = pg_value_bool(pg, result, 0, 2), stands = pg_value_bool(pg, result, 0, 3);
-    struct bytes text = pg_value_bytes(pg, result, 0, 4);
 
-    text_print(blocked->holder, sizeof blocked->holder, "%.*s", (int)text.len, text.data);
+    pg_value_text(pg, result, 0, 4, blocked->holder, sizeof blocked->holder);
     if (!stands || pid != blocked->pid || state_us != blocked->state_us)
         blocked->still_ms = clock_now_ms(&clock_monotonic);
     blocked->pid = ours ? pid : 0;

@@ -308,8 +308,7 @@ static void check_schema(struct audit *audit)
     for (int i = 0; i < pg->pq.PQntuples(result); i++) {
         struct bytes name = pg_value_bytes(pg, result, i, 1);
         struct bytes text = pg_value_bytes(pg, result, i, 2);
-        struct bytes said = pg_value_bytes(pg, result, i, 0);
-        text_print(kind, sizeof kind, "%.*s", (int)said.len, said.data);
+        pg_value_text(pg, result, i, 0, kind, sizeof kind);
         if (strcmp(kind, "function") == 0 && is_of_guard(name))
             continue;
         if (!is_made(kind, name))

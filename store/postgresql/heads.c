@@ -7,13 +7,6 @@
 #include "store/maintenance.h"
 #include "store/postgresql/pg.h"
 
-static void take_text(const struct pg *pg, char *out, size_t size, const PGresult *result, int row,
-                      int column)
-{
-    struct bytes text = pg_value_bytes(pg, result, row, column);
-    text_print(out, size, "%.*s", (int)text.len, text.data);
-}
-
 bool store_postgresql_heads(const char *uri, struct store_audit_head **heads, size_t *count,
                             char *why, size_t why_size)
 {
@@ -42,8 +35,8 @@ bool store_postgresql_heads(const char *uri, struct store_audit_head **heads, si
     for (int i = 0; i < pg.pq.PQntuples(result); i++) {
         *heads = mem_realloc(*heads, (*count + 1) * sizeof **heads);
         struct store_audit_head *head = &(*heads)[(*count)++];
-        take_text(&pg, head->chain, sizeof head->chain, result, i, 0);
-        take_text(&pg, head->hash, sizeof head->hash, result, i, 1);
+        pg_value_text(&pg, result, i, 0, head->chain, sizeof head->chain);
+        pg_value_text(&pg, result, i, 1, head->hash, sizeof head->hash);
         head->lines = pg_value_int64(&pg, result, i, 2);
     }
     bool good = pg.conn != NULL && !pg.failed;

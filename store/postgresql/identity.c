@@ -27,9 +27,8 @@ static bool is_newest(struct pg_txn *txn, int64_t timeline)
 static bool is_open(struct pg *pg, const PGresult *result, int column)
 {
     struct transfer_mark mark = {.part = (enum transfer_part)pg_value_int64(pg, result, 0, column)};
-    struct bytes where = pg_value_bytes(pg, result, 0, column + 1);
 
-    text_print(mark.where, sizeof mark.where, "%.*s", (int)where.len, where.data);
+    pg_value_text(pg, result, 0, column + 1, mark.where, sizeof mark.where);
     return !transfer_is_closed(&mark, "this store", pg->why, sizeof pg->why);
 }
 

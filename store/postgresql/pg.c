@@ -42,6 +42,12 @@ static void fail(struct pg *pg, const char *text)
     pg_drop(pg);
 }
 
+/* The connection is of no use any more, for the reason that libpq gives. */
+static void fail_connection(struct pg *pg)
+{
+    fail(pg, pg->pq.PQerrorMessage(pg->conn));
+}
+
 static void on_notice(void *context, const PGresult *notice)
 {
     struct pg *pg = context;
@@ -139,12 +145,18 @@ static void begin_trip(struct pg *pg)
     }
 }
 
+/* From now on the server has the time of a trip for its answer. */
+static void start_limit(struct pg *pg)
+{
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+}
+
 static void sent(struct pg *pg, int done)
 {
     if (done == 1)
         pg->expected++;
     else
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        fail_connection(pg);
 }
 
 void pg_send(struct pg *pg, size_t statement, const struct pg_params *params)
@@ -166,11 +178,16 @@ void pg_send_text(struct pg *pg, const char *text)
         sent(pg, pg->pq.PQsendQueryParams(pg->conn, text, 0, NULL, NULL, NULL, NULL, 1));
 }
 
-void pg_send_parse(struct pg *pg, const char *text)
+static void send_prepare(struct pg *pg, const char *name, const char *text)
 {
     begin_trip(pg);
     if (pg->conn != NULL)
-        sent(pg, pg->pq.PQsendPrepare(pg->conn, "", text, 0, NULL));
+        sent(pg, pg->pq.PQsendPrepare(pg->conn, name, text, 0, NULL));
+}
+
+void pg_send_parse(struct pg *pg, const char *text)
+{
+    send_prepare(pg, "", text);
 }
 
 void pg_send_describe(struct pg *pg, const char *portal)
@@ -182,9 +199,9 @@ void pg_send_describe(struct pg *pg, const char *portal)
 
 void pg_sync(struct pg *pg)
 {
-    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    start_limit(pg);
     if (pg->conn != NULL && pg->pq.PQpipelineSync(pg->conn) != 1)
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        fail_connection(pg);
 }
 
 /* Waits until there is something to read, while what is to be sent leaves. False: dropped. */
@@ -196,7 +213,7 @@ static bool wait(struct pg *pg)
     char text[96];
 
     if (unsent < 0) {
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        fail_connection(pg);
         return false;
     }
     if (unsent > 0)
@@ -215,7 +232,7 @@ static bool wait(struct pg *pg)
         return false;
     }
     if ((poll_fd.revents & ~POLLOUT) != 0 && pg->pq.PQconsumeInput(pg->conn) == 0) {
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        fail_connection(pg);
         return false;
     }
     return true;
@@ -233,7 +250,7 @@ static PGresult *next_result(struct pg *pg)
         PGresult *result = pg->pq.PQgetResult(pg->conn);
         if (result != NULL || pg->pq.PQstatus(pg->conn) == CONNECTION_OK)
             return result;
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        fail_connection(pg);
     }
     return NULL;
 }
@@ -298,7 +315,7 @@ bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), vo
     PGnotify *news;
 
     if (pg->pq.PQconsumeInput(pg->conn) == 0 || pg->pq.PQstatus(pg->conn) != CONNECTION_OK) {
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        fail_connection(pg);
         return false;
     }
     while ((news = pg->pq.PQnotifies(pg->conn)) != NULL) {
@@ -313,18 +330,24 @@ bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), vo
 
 /* Connecting. */
 
+/* Outside a pipeline. */
+static bool send_commands(struct pg *pg, const char *commands)
+{
+    begin_trip(pg);
+    start_limit(pg);
+    if (pg->pq.PQsendQuery(pg->conn, commands) != 1)
+        fail_connection(pg);
+    return pg->conn != NULL;
+}
+
 /* Runs commands outside a pipeline, within the limit, and returns the result of the last one. NULL:
  * one failed. */
 static PGresult *run_commands(struct pg *pg, const char *commands)
 {
     PGresult *last = NULL, *result;
 
-    begin_trip(pg);
-    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
-    if (pg->pq.PQsendQuery(pg->conn, commands) != 1) {
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+    if (!send_commands(pg, commands))
         return NULL;
-    }
     while ((result = next_result(pg)) != NULL) {
         pg->pq.PQclear(last);
         last = result;
@@ -402,7 +425,7 @@ bool pg_connect(struct pg *pg)
     check(pg->conn != NULL);
     pg->pq.PQsetNoticeReceiver(pg->conn, on_notice, pg);
     if (pg->pq.PQstatus(pg->conn) != CONNECTION_OK) {
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        fail_connection(pg);
         return false;
     }
     check(pg->pq.PQsetnonblocking(pg->conn, 1) == 0);
@@ -434,27 +457,15 @@ bool pg_run(struct pg *pg, const char *commands)
     return good;
 }
 
-/* COPY. */
-
-bool pg_copy_start(struct pg *pg, const char *copy)
+bool pg_prepare(struct pg *pg)
 {
-    if (pg->conn == NULL)
-        return false;
-    check(pg->pq.PQexitPipelineMode(pg->conn) == 1);
-    begin_trip(pg);
-    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
-    if (pg->pq.PQsendQuery(pg->conn, copy) != 1) {
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
-        return false;
-    }
-    PGresult *result = next_result(pg);
-    ExecStatusType status = pg->pq.PQresultStatus(result);
-    bool started = status == PGRES_COPY_OUT || status == PGRES_COPY_IN;
-    if (!started && pg->conn != NULL)
-        note_error(pg, result);
-    pg->pq.PQclear(result);
-    return started;
+    for (size_t i = 0; i < pg->statements; i++)
+        send_prepare(pg, pg->names[i], pg->texts[i]);
+    pg_sync(pg);
+    return pg_end(pg);
 }
+
+/* COPY. */
 
 /* The command's own result, behind the data. */
 static bool copy_end(struct pg *pg)
@@ -471,13 +482,31 @@ static bool copy_end(struct pg *pg)
     return pg->conn != NULL && !pg->failed;
 }
 
+bool pg_copy_start(struct pg *pg, const char *copy)
+{
+    if (pg->conn == NULL)
+        return false;
+    check(pg->pq.PQexitPipelineMode(pg->conn) == 1);
+    if (!send_commands(pg, copy))
+        return false;
+    PGresult *result = next_result(pg);
+    ExecStatusType status = pg->pq.PQresultStatus(result);
+    bool started = status == PGRES_COPY_OUT || status == PGRES_COPY_IN;
+    if (!started && pg->conn != NULL)
+        note_error(pg, result);
+    pg->pq.PQclear(result);
+    if (!started)
+        (void)copy_end(pg);
+    return started;
+}
+
 bool pg_copy_take(struct pg *pg, struct buf *data, bool *more)
 {
     char *piece = NULL;
     int len = 0;
 
     *more = false;
-    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    start_limit(pg);
     while (pg->conn != NULL && (len = pg->pq.PQgetCopyData(pg->conn, &piece, 1)) == 0)
         if (!wait(pg))
             return false;
@@ -486,7 +515,7 @@ bool pg_copy_take(struct pg *pg, struct buf *data, bool *more)
     if (len == -1)
         return copy_end(pg);
     if (len < 0) {
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        fail_connection(pg);
         return false;
     }
     buf_append(data, piece, (size_t)len);
@@ -499,13 +528,13 @@ bool pg_copy_put(struct pg *pg, struct bytes data)
 {
     int sent = 0;
 
-    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    start_limit(pg);
     while (pg->conn != NULL &&
            (sent = pg->pq.PQputCopyData(pg->conn, data.data, (int)data.len)) == 0)
         if (!wait(pg))
             return false;
     if (pg->conn != NULL && sent < 0)
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        fail_connection(pg);
     return pg->conn != NULL;
 }
 
@@ -513,23 +542,16 @@ bool pg_copy_put_end(struct pg *pg, const char *failure)
 {
     int sent = 0;
 
-    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    start_limit(pg);
     while (pg->conn != NULL && (sent = pg->pq.PQputCopyEnd(pg->conn, failure)) == 0)
         if (!wait(pg))
             return false;
     if (pg->conn != NULL && sent < 0)
-        fail(pg, pg->pq.PQerrorMessage(pg->conn));
+        fail_connection(pg);
     return copy_end(pg);
 }
 
-bool pg_prepare(struct pg *pg)
-{
-    for (size_t i = 0; i < pg->statements && pg->conn != NULL; i++)
-        if (pg->pq.PQsendPrepare(pg->conn, pg->names[i], pg->texts[i], 0, NULL) == 1)
-            pg->expected++;
-    pg_sync(pg);
-    return pg_end(pg);
-}
+/* Results. */
 
 int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column)
 {
@@ -549,4 +571,11 @@ struct bytes pg_value_bytes(const struct pg *pg, const PGresult *result, int row
 {
     return (struct bytes){pg->pq.PQgetvalue(result, row, column),
                           (size_t)pg->pq.PQgetlength(result, row, column)};
+}
+
+void pg_value_text(const struct pg *pg, const PGresult *result, int row, int column, char *out,
+                   size_t size)
+{
+    struct bytes text = pg_value_bytes(pg, result, row, column);
+    text_print(out, size, "%.*s", (int)text.len, text.data);
 }

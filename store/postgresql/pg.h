@@ -40,12 +40,11 @@ struct pg {
     PGconn *conn;    /* NULL: not connected */
     int64_t sent_ms; /* when the trip began, by clock_monotonic */
     int64_t deadline_ms;
-    size_t expected; /* statements of the trip whose result was not taken */
-    bool failed;     /* a statement of the trip has failed */
-    bool timed_out; /* the connection was dropped for its silence; what the server still does for it
-                       is ended when it is reached again: */
-    int silent_pid; /* 0: nothing */
-    bool warned;    /* the server has sent a WARNING in this trip */
+    size_t expected;  /* statements of the trip whose result was not taken */
+    bool failed;      /* a statement of the trip has failed */
+    bool warned;      /* the server has sent a WARNING in this trip */
+    bool timed_out;   /* the connection was dropped because the server did not answer */
+    int silent_pid;   /* of that backend, which the next pg_connect ends; 0: none */
     char sqlstate[6]; /* of the last error; empty: the connection's */
     char why[STORE_WHY_MAX];
 };
@@ -139,5 +138,8 @@ bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), vo
 int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column);
 bool pg_value_bool(const struct pg *pg, const PGresult *result, int row, int column);
 struct bytes pg_value_bytes(const struct pg *pg, const PGresult *result, int row, int column);
+/* Copies it into `out`, cut to its size. */
+void pg_value_text(const struct pg *pg, const PGresult *result, int row, int column, char *out,
+                   size_t size);
 
 #endif

@@ -400,10 +400,8 @@ static enum stk_error change_guard(struct pg_txn *txn, enum pg_statement stateme
     if (result == NULL)
         return STK_STORE;
     bool refused = !txn->pg.pq.PQgetisnull(result, 0, 0);
-    if (refused) {
-        struct bytes text = pg_value_bytes(&txn->pg, result, 0, 0);
-        text_print(why, SQL_WHY_MAX, "%.*s", (int)text.len, text.data);
-    }
+    if (refused)
+        pg_value_text(&txn->pg, result, 0, 0, why, SQL_WHY_MAX);
     txn->pg.pq.PQclear(result);
     txn->wrote = true;
     return refused ? STK_ERR : STK_OK;

@@ -107,13 +107,6 @@ static bool begin(struct transfer *base)
                               : hold);
 }
 
-static void take_text(const struct pg *pg, const PGresult *result, int column, char *out,
-                      size_t size)
-{
-    struct bytes text = pg_value_bytes(pg, result, 0, column);
-    text_print(out, size, "%.*s", (int)text.len, text.data);
-}
-
 static bool facts(struct transfer *base, struct transfer_facts *facts)
 {
     const struct pg *pg = &of(base)->pg;
@@ -146,8 +139,8 @@ static bool facts(struct transfer *base, struct transfer_facts *facts)
         .resources = pg_value_int64(pg, result, 0, 7),
         .mark.part = (enum transfer_part)pg_value_int64(pg, result, 0, 8),
     };
-    take_text(pg, result, 9, facts->mark.id, sizeof facts->mark.id);
-    take_text(pg, result, 10, facts->mark.where, sizeof facts->mark.where);
+    pg_value_text(pg, result, 0, 9, facts->mark.id, sizeof facts->mark.id);
+    pg_value_text(pg, result, 0, 10, facts->mark.where, sizeof facts->mark.where);
     pg->pq.PQclear(result);
     return true;
 }
@@ -438,9 +431,7 @@ static void undo(struct transfer *base)
         (void)pg_copy_put_end(pg, "given up");
     transfer->copying = false;
     buf_clear(&transfer->piece);
-    if (pg->conn != NULL)
-        (void)pg_run(pg, "ROLLBACK");
-    else
+    if (pg->conn == NULL || !pg_run(pg, "ROLLBACK"))
         (void)(pg_connect(pg) && pg_run(pg, setup));
 }
 
@@ -505,7 +496,7 @@ static bool open_it(struct pg_transfer *transfer)
                         " FROM pg_control_system()");
     if (result == NULL)
         return false;
-    take_text(pg, result, 0, transfer->base.same, sizeof transfer->base.same);
+    pg_value_text(pg, result, 0, 0, transfer->base.same, sizeof transfer->base.same);
     pg->pq.PQclear(result);
     return true;
 }

@@ -294,6 +294,17 @@ def test_a_move_that_fails_leaves_both_as_they_were(rig, ops, database, uri, fur
     assert client.fenced(tokens["live"], "SET", "live", "on") == "OK"
 
 
+def test_a_move_whose_rows_are_not_taken_at_all_gives_the_new_store_back(rig, ops, database, uri,
+                                                                         furnished):
+    source, _ = furnished
+    rig.daemon(store=uri).stop()  # makes the schema
+    database.sql("ALTER TABLE stockade.field RENAME COLUMN value TO other")
+    ops.no_move(source, uri, 'column "value" of relation "field" does not exist')
+    assert database.sql("SELECT move_part FROM stockade.meta") == [(0,)]
+    database.sql("ALTER TABLE stockade.field RENAME COLUMN other TO value")
+    assert rig.daemon(store=uri).client().token("live", LONG_MS) == 1
+
+
 def test_users_own_tables_stay_and_are_named(rig, ops, uri, furnished):
     source, _ = furnished
     execute(rig.store, "CREATE TABLE stock(sku); CREATE TABLE orders(id)")
