@@ -7,6 +7,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "store/postgresql/load.h"
 #include "store/postgresql/operation.h"
 
 enum { TRIES = 5, POLL_MS = 5, LOCKED_MS = 10000 };

@@ -158,7 +158,7 @@ static PGresult *ask(struct audit *audit, const char *what, const char *sql)
     pg_send_text(pg, sql);
     pg_send_text(pg, "RELEASE stockade_check");
     pg_sync(pg);
-    pg->pq.PQclear(pg_take(pg));
+    pg_skip(pg, 1);
     PGresult *result = pg_take(pg);
     if (pg_end(pg))
         return result;

@@ -2,6 +2,7 @@
 #include "store/postgresql/identity.h"
 
 #include "fence/base/clock.h"
+#include "store/postgresql/load.h"
 #include "store/postgresql/statements.h"
 #include "store/transfer.h"
 

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An operation finds what it asks for in the set, or stops: everything that it calls after that
- * fails, until it returns. It is run again from scratch once the reason is gone. With `direct` it
- * does not stop for what is missing: a trip is made at once. */
+/* An operation finds what it asks for in the set, or it stops: whatever it calls from then on
+ * fails, until it returns, and it is run again from scratch once the reason is gone. With `direct`
+ * it does not stop for what is missing: that is loaded at once. */
 #include "store/postgresql/operation.h"
 
 #include <stdlib.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "store/postgresql/load.h"
 #include "store/postgresql/sql.h"
 #include "store/postgresql/tables.h"
 
@@ -72,14 +73,14 @@ static enum stk_error make(struct store_txn *base, struct bytes name, struct res
     if (!have(txn, &row->known))
         return STK_STORE;
     if (!row->now.exists) {
-        if (row->new_id == 0) {
+        if (row->id == 0) {
             if (txn->next_id == txn->ids_end)
                 return pg_stop(txn, PG_MISSING); /* the next load brings more */
             set_identify(&txn->set, row, txn->next_id++);
         }
         struct content *now = set_change(&txn->set, row);
         now->exists = true;
-        now->resource = (struct resource){.id = row->new_id};
+        now->resource = (struct resource){.id = row->id};
         /* It may have had a row before, whose tokens, and their receipts, are below the floor. */
         now->lease = (struct lease){
             .owner = {"", 0}, .changed_ms = txn->now_ms, .receipts_gone = txn->floor};
@@ -96,6 +97,19 @@ static struct row *row_of(struct pg_txn *txn, const struct resource *resource)
 
     check(txn->stop != PG_ON || row != NULL);
     return row;
+}
+
+/* The same where the resource may have no row: then it is NULL. STK_STORE: the operation has
+ * stopped. */
+static enum stk_error row_if_any(struct pg_txn *txn, const struct resource *resource,
+                                 struct row **row)
+{
+    *row = NULL;
+    if (txn->stop != PG_ON)
+        return STK_STORE;
+    if (resource->id != 0)
+        *row = row_of(txn, resource);
+    return STK_OK;
 }
 
 static enum stk_error fence_put(struct store_txn *base, const struct resource *resource,
@@ -130,13 +144,12 @@ static enum stk_error lease(struct store_txn *base, const struct resource *resou
                             struct lease *out)
 {
     struct pg_txn *txn = pg_txn_of(base);
+    struct row *row;
+    enum stk_error error = row_if_any(txn, resource, &row);
 
     *out = (struct lease){.owner = {"", 0}, .receipts_gone = resource->fence.floor};
-    if (resource->id == 0)
-        return txn->stop == PG_ON ? STK_OK : STK_STORE;
-    const struct row *row = row_of(txn, resource);
     if (row == NULL)
-        return STK_STORE;
+        return error;
     *out = row->now.lease;
     out->age_ms = pg_clock_age_ms(txn->now_ms, txn->since_ms, out->changed_ms);
     return STK_OK;
@@ -174,15 +187,12 @@ static enum stk_error string(struct store_txn *base, const struct resource *reso
                              struct bytes *value)
 {
     struct pg_txn *txn = pg_txn_of(base);
+    struct row *row;
+    enum stk_error error = row_if_any(txn, resource, &row);
 
     *found = false;
-    if (resource->id == 0)
-        return txn->stop == PG_ON ? STK_OK : STK_STORE;
-    struct row *row = row_of(txn, resource);
-    if (row == NULL)
-        return STK_STORE;
-    if (row->now.resource.type != VALUE_STRING)
-        return STK_OK;
+    if (row == NULL || row->now.resource.type != VALUE_STRING)
+        return error;
     if (!row->now.put_value && !have(txn, &row->string_known))
         return STK_STORE;
     *found = true;
@@ -223,13 +233,12 @@ static enum stk_error field(struct store_txn *base, const struct resource *resou
                             struct bytes name, bool *found, struct bytes *value)
 {
     struct pg_txn *txn = pg_txn_of(base);
+    struct row *row;
+    enum stk_error error = row_if_any(txn, resource, &row);
 
     *found = false;
-    if (resource->id == 0)
-        return txn->stop == PG_ON ? STK_OK : STK_STORE;
-    struct row *row = row_of(txn, resource);
-    if (row != NULL && row->now.resource.type != VALUE_HASH)
-        return STK_OK;
+    if (row == NULL || row->now.resource.type != VALUE_HASH)
+        return error;
     const struct part *part = known_part(txn, row, PART_FIELD, name);
     if (part == NULL)
         return STK_STORE;
@@ -304,16 +313,13 @@ static enum stk_error each_field_from(struct store_txn *base, const struct resou
                                       struct bytes from, txn_each_field each, void *context)
 {
     struct pg_txn *txn = pg_txn_of(base);
+    struct row *row;
+    enum stk_error error = row_if_any(txn, resource, &row);
 
-    if (resource->id == 0)
-        return txn->stop == PG_ON ? STK_OK : STK_STORE;
-    struct row *row = row_of(txn, resource);
-    if (row == NULL)
-        return STK_STORE;
-    if (row->now.resource.type != VALUE_HASH)
-        return STK_OK;
+    if (row == NULL || row->now.resource.type != VALUE_HASH)
+        return error;
     if (txn->kind == PG_READS && txn->direct)
-        return pg_each_field(txn, row->new_id, from, each, context);
+        return pg_each_field(txn, row->id, from, each, context);
     if (txn->kind == PG_READS)
         return pg_stop(txn, PG_MISSING);
     if (!row->stored || row->now.cleared)
@@ -327,16 +333,11 @@ static enum stk_error each_field_from(struct store_txn *base, const struct resou
 static enum stk_error count_fields(struct store_txn *base, const struct resource *resource,
                                    int64_t *count)
 {
-    struct pg_txn *txn = pg_txn_of(base);
+    struct row *row;
+    enum stk_error error = row_if_any(pg_txn_of(base), resource, &row);
 
-    *count = 0;
-    if (resource->id == 0)
-        return txn->stop == PG_ON ? STK_OK : STK_STORE;
-    const struct row *row = row_of(txn, resource);
-    if (row == NULL)
-        return STK_STORE;
-    *count = row->now.fields;
-    return STK_OK;
+    *count = row != NULL ? row->now.fields : 0;
+    return error;
 }
 
 static enum stk_error value_clear(struct store_txn *base, struct resource *resource)
@@ -369,11 +370,13 @@ static enum stk_error receipt(struct store_txn *base, const struct resource *res
                               struct bytes id, bool *found, struct receipt *out)
 {
     struct pg_txn *txn = pg_txn_of(base);
+    struct row *row;
+    enum stk_error error = row_if_any(txn, resource, &row);
 
     *found = false;
-    if (resource->id == 0)
-        return txn->stop == PG_ON ? STK_OK : STK_STORE;
-    const struct part *part = known_part(txn, row_of(txn, resource), PART_RECEIPT, id);
+    if (row == NULL)
+        return error;
+    const struct part *part = known_part(txn, row, PART_RECEIPT, id);
     if (part == NULL)
         return STK_STORE;
     *found = part->now.exists;

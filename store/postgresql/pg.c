@@ -296,10 +296,16 @@ PGresult *pg_take(struct pg *pg)
     return NULL;
 }
 
+void pg_skip(struct pg *pg, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        pg->pq.PQclear(pg_take(pg));
+}
+
 bool pg_end(struct pg *pg)
 {
     while (pg->conn != NULL && pg->expected > 0)
-        pg->pq.PQclear(pg_take(pg));
+        pg_skip(pg, 1);
     PGresult *result = next_result(pg);
     if (pg->conn != NULL && pg->pq.PQresultStatus(result) != PGRES_PIPELINE_SYNC) {
         note_error(pg, result); /* the server has ended the session, as in a shutdown */

@@ -116,6 +116,8 @@ void pg_sync(struct pg *pg);
 /* Waits for the result of the next statement. NULL: it or one before it failed, or the connection.
  * The caller clears it with PQclear. */
 PGresult *pg_take(struct pg *pg);
+/* Takes the results of so many statements that are of no interest. */
+void pg_skip(struct pg *pg, size_t count);
 /* Waits for the end of the trip; results that nobody took are dropped. False: something failed. */
 bool pg_end(struct pg *pg);
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "store/postgresql/load.h"
 #include "store/postgresql/operation.h"
 #include "store/postgresql/sql.h"
 

@@ -160,19 +160,19 @@ void set_identify(struct set *set, struct row *row, int64_t id)
 {
     char text[KEY_ROOM];
 
-    if (row->new_id == id)
+    if (row->id == id)
         return;
-    if (row->new_id != 0) /* the row that was made has been undone, and somebody else has made it */
+    if (row->id != 0) /* the row that was made has been undone, and somebody else has made it */
         table_remove(&set->items, &row->by_id.node);
     add(set, &row->by_id, make_key(text, ID, id, (struct bytes){"", 0}));
-    row->new_id = id;
+    row->id = id;
 }
 
 static struct part *find_part(const struct set *set, const struct row *row, enum part_kind kind,
                               struct bytes key)
 {
     char text[KEY_ROOM];
-    struct item *item = find(set, make_key(text, (char)kind, row->new_id, key));
+    struct item *item = find(set, make_key(text, (char)kind, row->id, key));
     return item == NULL ? NULL : list_entry(item, struct part, item);
 }
 
@@ -185,7 +185,7 @@ struct part *set_part(struct set *set, struct row *row, enum part_kind kind, str
         return part;
     part = set_alloc(set, sizeof *part);
     *part = (struct part){.row = row, .kind = kind, .next = row->parts};
-    add(set, &part->item, make_key(text, (char)kind, row->new_id, key));
+    add(set, &part->item, make_key(text, (char)kind, row->id, key));
     part->key = (struct bytes){part->item.key.data + 1 + sizeof(int64_t), key.len};
     row->parts = part;
     list_append(&set->parts, &part->link);

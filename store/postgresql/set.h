@@ -57,7 +57,7 @@ struct row {
     enum known fields;       /* all of them */
     enum known string_known; /* a large one is not read along */
     struct bytes string;     /* that is in the database */
-    int64_t new_id;          /* that it has, or will have when it is made; 0: none yet */
+    int64_t id;              /* that it has, or will have when it is made; 0: none yet */
     size_t asked_by;         /* the operation that has asked for it last */
     bool busy;               /* an operation in a transaction of its own is about it */
     size_t blocked_by;       /* the first operation that waits for it; 0: none */

@@ -369,15 +369,9 @@ static void send_settings(struct statement *at)
 
 /* Taking. */
 
-static void skip(struct statement *at, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        at->txn->pg.pq.PQclear(pg_take(&at->txn->pg));
-}
-
 static void skip_limits(struct statement *at)
 {
-    skip(at, (at->read_only ? 4 : 2) + (size_t)presents(at));
+    pg_skip(&at->txn->pg, (at->read_only ? 4 : 2) + (size_t)presents(at));
 }
 
 static void take_open(struct statement *at)
@@ -554,13 +548,13 @@ static enum stk_error take_page(struct statement *at, bool first)
     end_sending(at);
     skip_limits(at);
     if (parses)
-        skip(at, 1);
+        pg_skip(pg, 1);
     if (first) {
         take_open(at);
         take_columns(at);
     }
     bool more = take_rows(at);
-    skip(at, 2);
+    pg_skip(pg, 2);
     enum stk_error error = is(at, DEFINE) ? take_guarded(at) : STK_OK;
     bool good = pg_end(pg);
     at->txn->sql_ms += clock_now_ms(&clock_monotonic) - begun_ms;

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "store/postgresql/changes.h"
+#include "store/postgresql/load.h"
 
 enum { PAGE = 1000 }; /* as the statements' LIMIT says */
 

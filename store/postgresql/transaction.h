@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transaction on one connection: its trips to the server, and what it knows. What operations do
- * in it is operation.h's.
+/* A transaction on one connection: what it knows, and how it ends.
  *
  *   pg_load ─▶ operations on the set ─▶ (pg_load ...) ─▶ pg_commit
- *     └─ one trip: begins, too              one trip: writes all that changed, too ─┘ */
+ *     └─ one trip: begins, too              one trip: writes all that changed, too ─┘
+ *
+ * load.h has its first trips, operation.h what operations do in it, changes.h what is written. */
 #ifndef STOCKADE_STORE_POSTGRESQL_TRANSACTION_H
 #define STOCKADE_STORE_POSTGRESQL_TRANSACTION_H
 
@@ -119,20 +120,12 @@ static inline enum stk_error pg_stop(struct pg_txn *txn, enum pg_stop stop)
     return STK_STORE;
 }
 
-/* Loads what is wanted, and begins the transaction where it has not begun. False: pg->why. */
-bool pg_load(struct pg_txn *txn);
-/* The same for reads that are likely to need no more: the transaction is over after. */
-bool pg_load_all(struct pg_txn *txn);
-/* Begins alone with the floor: for what raises it. */
-bool pg_begin_floor(struct pg_txn *txn);
-/* Writes what has changed, within the transaction. */
-bool pg_write(struct pg_txn *txn);
-/* Writes what has changed, and commits: in one go, or first sends it, and later takes how it ended.
- */
+/* Write what has changed, and commit. */
 enum pg_ended pg_commit(struct pg_txn *txn);
+/* The same in two steps: send all of it, and later wait for how it ended. */
 void pg_commit_send(struct pg_txn *txn);
 enum pg_ended pg_commit_take(struct pg_txn *txn);
-/* Gives the transaction up. The set is empty after. */
+/* Give the transaction up. The set is empty after. */
 void pg_roll_back(struct pg_txn *txn);
 /* On a connection that was made anew: what became of the transaction of that mark? PG_COMMITTED
  * (and replicated), PG_NOT, or PG_UNKNOWN: the server could not be asked, or shared->lost. */

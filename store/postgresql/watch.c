@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "fence/base/check.h"
+#include "store/postgresql/load.h"
 #include "store/postgresql/statements.h"
 
 enum {

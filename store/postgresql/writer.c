@@ -6,6 +6,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "store/postgresql/load.h"
 #include "store/postgresql/operation.h"
 
 enum {

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "store/postgresql/load.h"
+
+#include "fence/base/clock.h"
+#include "store/postgresql/statements.h"
+
+enum {
+    IDS_BLOCK = 1000, /* as the sequence counts */
+    IDS_LOW = 64,
+};
+
+static enum value_type type_of(int64_t number)
+{
+    return number == VALUE_STRING || number == VALUE_HASH ? (enum value_type)number : VALUE_NONE;
+}
+
+/* What a row of the server says of a resource: PG_ROW. */
+static void take_row(struct pg_txn *txn, const PGresult *result, int at)
+{
+    struct set *set = &txn->set;
+    struct row *row = set_row(set, pg_value_bytes(&txn->pg, result, at, 1));
+    struct content *now = &row->now;
+
+    set_identify(set, row, pg_value_int64(&txn->pg, result, at, 0));
+    now->exists = row->stored = true;
+    now->resource = (struct resource){
+        .id = row->id,
+        .fence.token = pg_value_int64(&txn->pg, result, at, 2),
+        .fence.state = (enum fence_state)pg_value_int64(&txn->pg, result, at, 3),
+        .type = type_of(pg_value_int64(&txn->pg, result, at, 4)),
+    };
+    now->lease = (struct lease){
+        .holds = pg_value_int64(&txn->pg, result, at, 5),
+        .ttl_ms = pg_value_int64(&txn->pg, result, at, 6),
+        .session = pg_value_int64(&txn->pg, result, at, 7),
+        .connection = pg_value_int64(&txn->pg, result, at, 8),
+        .anonymous = pg_value_bool(&txn->pg, result, at, 9),
+        .owner = set_copy(set, pg_value_bytes(&txn->pg, result, at, 10)),
+        .changed_ms = pg_value_int64(&txn->pg, result, at, 11),
+        .receipts_gone = pg_value_int64(&txn->pg, result, at, 12),
+        .change = pg_value_int64(&txn->pg, result, at, 17),
+    };
+    now->waited = row->was_waited = pg_value_bool(&txn->pg, result, at, 18);
+    now->receipts_token = pg_value_int64(&txn->pg, result, at, 13);
+    now->fields = pg_value_int64(&txn->pg, result, at, 14);
+    row->string_known = pg_value_bool(&txn->pg, result, at, 15) ? KNOWN : UNKNOWN;
+    row->string = set_copy(set, pg_value_bytes(&txn->pg, result, at, 16));
+    row->known = KNOWN;
+}
+
+/* What is wanted, as parameters of the statements that ask for it. */
+struct wishes {
+    struct pg_array names, strings, hashes, field_ids, field_keys, receipt_ids, receipt_keys;
+    struct pg_array hint_names[2], hint_keys[2]; /* of fields, of receipts */
+};
+
+static void add_part(struct pg_array *ids, struct pg_array *keys, const struct part *part)
+{
+    pg_array_int64(ids, part->row->id);
+    pg_array_bytes(keys, part->key);
+}
+
+static void collect_hints(const struct set *set, struct wishes *wishes)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        pg_array_start(&wishes->hint_names[kind], PG_BYTEA);
+        pg_array_start(&wishes->hint_keys[kind], PG_BYTEA);
+    }
+    for (size_t i = 0; i < set->hints_count; i++) {
+        const struct hint *hint = &set->hints[i];
+        pg_array_bytes(&wishes->hint_names[hint->kind == PART_RECEIPT], hint->row->name);
+        pg_array_bytes(&wishes->hint_keys[hint->kind == PART_RECEIPT], hint->key);
+    }
+}
+
+static void collect(const struct set *set, struct wishes *wishes)
+{
+    collect_hints(set, wishes);
+    pg_array_start(&wishes->names, PG_BYTEA);
+    pg_array_start(&wishes->strings, PG_INT8);
+    pg_array_start(&wishes->hashes, PG_INT8);
+    pg_array_start(&wishes->field_ids, PG_INT8);
+    pg_array_start(&wishes->field_keys, PG_BYTEA);
+    pg_array_start(&wishes->receipt_ids, PG_INT8);
+    pg_array_start(&wishes->receipt_keys, PG_BYTEA);
+    for (struct list *at = set->rows.next; at != &set->rows; at = at->next) {
+        const struct row *row = list_entry(at, const struct row, link);
+        if (row->known == WANTED)
+            pg_array_bytes(&wishes->names, row->name);
+        if (row->string_known == WANTED)
+            pg_array_int64(&wishes->strings, row->id);
+        if (row->fields == WANTED)
+            pg_array_int64(&wishes->hashes, row->id);
+    }
+    for (struct list *at = set->parts.next; at != &set->parts; at = at->next) {
+        const struct part *part = list_entry(at, const struct part, link);
+        if (part->known != WANTED)
+            continue;
+        if (part->kind == PART_FIELD)
+            add_part(&wishes->field_ids, &wishes->field_keys, part);
+        else
+            add_part(&wishes->receipt_ids, &wishes->receipt_keys, part);
+    }
+}
+
+static void free_wishes(struct wishes *wishes)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        buf_free(&wishes->hint_names[kind].buf);
+        buf_free(&wishes->hint_keys[kind].buf);
+    }
+    buf_free(&wishes->names.buf);
+    buf_free(&wishes->strings.buf);
+    buf_free(&wishes->hashes.buf);
+    buf_free(&wishes->field_ids.buf);
+    buf_free(&wishes->field_keys.buf);
+    buf_free(&wishes->receipt_ids.buf);
+    buf_free(&wishes->receipt_keys.buf);
+}
+
+static void ask(struct pg_txn *txn, enum pg_statement statement, struct pg_array *one,
+                struct pg_array *two)
+{
+    struct pg_params params = {.count = 0};
+
+    if (one->count == 0)
+        return;
+    pg_param_array(&params, one);
+    if (two != NULL)
+        pg_param_array(&params, two);
+    pg_send(&txn->pg, statement, &params);
+}
+
+static void send_begin(struct pg_txn *txn, enum pg_statement lock)
+{
+    pg_send(&txn->pg, txn->kind == PG_READS ? PG_BEGIN_READ : PG_BEGIN, NULL);
+    if (txn->kind != PG_READS)
+        pg_send(&txn->pg, lock, NULL);
+}
+
+static void take_begin(struct pg_txn *txn)
+{
+    pg_skip(&txn->pg, txn->kind == PG_READS ? 1 : 2);
+}
+
+static void take_state(struct pg_txn *txn)
+{
+    PGresult *result = pg_take(&txn->pg);
+
+    if (result != NULL && txn->pg.pq.PQntuples(result) == 1) {
+        txn->floor = pg_value_int64(&txn->pg, result, 0, 0);
+        txn->now_ms = pg_value_int64(&txn->pg, result, 0, 1);
+        bool agrees =
+            pg_clock_look(&txn->shared->clock,
+                          &(struct pg_clock_look){.now_ms = txn->now_ms,
+                                                  .number = pg_value_int64(&txn->pg, result, 0, 3),
+                                                  .sent_ms = txn->pg.sent_ms,
+                                                  .got_ms = clock_now_ms(&clock_monotonic)},
+                          &txn->since_ms);
+        txn->renamed = !agrees || pg_value_bool(&txn->pg, result, 0, 2);
+    }
+    txn->pg.pq.PQclear(result);
+}
+
+static void take_rows(struct pg_txn *txn)
+{
+    PGresult *result = pg_take(&txn->pg);
+
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++)
+        take_row(txn, result, i);
+    txn->pg.pq.PQclear(result);
+}
+
+static void take_strings(struct pg_txn *txn)
+{
+    PGresult *result = pg_take(&txn->pg);
+
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
+        struct row *row = set_row_by_id(&txn->set, pg_value_int64(&txn->pg, result, i, 0));
+        row->string = set_copy(&txn->set, pg_value_bytes(&txn->pg, result, i, 1));
+        row->string_known = KNOWN;
+    }
+    txn->pg.pq.PQclear(result);
+}
+
+/* A part, as its statement gives it. */
+static void take_part(struct pg_txn *txn, struct part *part, const PGresult *result, int at)
+{
+    struct set *set = &txn->set;
+    struct part_content *now = &part->now;
+
+    now->exists = true;
+    if (part->kind == PART_FIELD)
+        now->value = set_copy(set, pg_value_bytes(&txn->pg, result, at, 2));
+    else
+        now->receipt = (struct receipt){
+            .token = pg_value_int64(&txn->pg, result, at, 2),
+            .fingerprint = (uint64_t)pg_value_int64(&txn->pg, result, at, 3),
+            .resp3 = pg_value_bool(&txn->pg, result, at, 4),
+            .written_ms = pg_value_int64(&txn->pg, result, at, 5),
+            .reply = set_copy(set, pg_value_bytes(&txn->pg, result, at, 6)),
+        };
+    part->known = KNOWN;
+}
+
+/* What an operation has changed stays. */
+static void take_parts(struct pg_txn *txn, enum part_kind kind)
+{
+    PGresult *result = pg_take(&txn->pg);
+
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
+        struct set *set = &txn->set;
+        struct row *row = set_row_by_id(set, pg_value_int64(&txn->pg, result, i, 0));
+        struct part *part = set_part(set, row, kind, pg_value_bytes(&txn->pg, result, i, 1));
+        if (part->known != KNOWN)
+            take_part(txn, part, result, i);
+    }
+    txn->pg.pq.PQclear(result);
+}
+
+/* The parts of hints, whose rows have come before: those that do not come are not there. Where the
+ * row has not come, nothing is known of its parts. */
+static void take_hinted(struct pg_txn *txn, enum part_kind kind)
+{
+    struct set *set = &txn->set;
+    PGresult *result = pg_take(&txn->pg);
+
+    for (size_t i = 0; result != NULL && i < set->hints_count; i++)
+        if (set->hints[i].kind == kind && set->hints[i].row->stored)
+            set_part(set, set->hints[i].row, kind, set->hints[i].key)->known = KNOWN;
+    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
+        struct row *row = set_row_by_id(set, pg_value_int64(&txn->pg, result, i, 0));
+        if (row == NULL || !row->stored)
+            continue;
+        struct part *part = set_part(set, row, kind, pg_value_bytes(&txn->pg, result, i, 1));
+        if (txn->pg.pq.PQgetisnull(result, i, kind == PART_FIELD ? 2 : 6))
+            part->known = UNKNOWN;
+        else
+            take_part(txn, part, result, i);
+    }
+    txn->pg.pq.PQclear(result);
+}
+
+static void take_ids(struct pg_txn *txn)
+{
+    PGresult *result = pg_take(&txn->pg);
+
+    if (result != NULL) {
+        txn->next_id = pg_value_int64(&txn->pg, result, 0, 0);
+        txn->ids_end = txn->next_id + IDS_BLOCK;
+    }
+    txn->pg.pq.PQclear(result);
+}
+
+/* Names that did not come: the row is locked, or there is none. */
+static bool tell_locked(struct pg_txn *txn)
+{
+    struct set *set = &txn->set;
+    struct pg_array names;
+    struct pg_params params = {.count = 0};
+
+    pg_array_start(&names, PG_BYTEA);
+    for (struct list *at = set->rows.next; at != &set->rows; at = at->next) {
+        struct row *row = list_entry(at, struct row, link);
+        if (row->known != WANTED)
+            continue;
+        pg_array_bytes(&names, row->name);
+        row->known = KNOWN;
+    }
+    if (names.count > 0 && txn->kind != PG_READS) {
+        pg_param_array(&params, &names);
+        pg_send(&txn->pg, PG_EXISTING, &params);
+        pg_send(&txn->pg, PG_STATE, NULL); /* behind: a row that has gone has raised the floor */
+        pg_sync(&txn->pg);
+        PGresult *result = pg_take(&txn->pg);
+        for (int i = 0; i < txn->pg.pq.PQntuples(result); i++)
+            set_row(set, pg_value_bytes(&txn->pg, result, i, 0))->known = LOCKED;
+        txn->pg.pq.PQclear(result);
+        take_state(txn);
+        (void)pg_end(&txn->pg);
+    }
+    buf_free(&names.buf);
+    return txn->pg.conn != NULL && !txn->pg.failed;
+}
+
+/* What did not come of the rest is not there. */
+static void settle(struct pg_txn *txn)
+{
+    struct set *set = &txn->set;
+
+    for (struct list *at = set->rows.next; at != &set->rows; at = at->next) {
+        struct row *row = list_entry(at, struct row, link);
+        if (row->fields == WANTED)
+            row->fields = KNOWN;
+        if (row->string_known == WANTED)
+            row->string_known = KNOWN;
+    }
+    for (struct list *at = set->parts.next; at != &set->parts; at = at->next) {
+        struct part *part = list_entry(at, struct part, link);
+        if (part->known == WANTED)
+            part->known = KNOWN;
+    }
+}
+
+static bool load(struct pg_txn *txn, bool ends)
+{
+    struct wishes wishes;
+    struct pg *pg = &txn->pg;
+    bool begins = !txn->begun, reads = txn->kind == PG_READS,
+         ids = !reads && txn->ids_end - txn->next_id < IDS_LOW;
+
+    collect(&txn->set, &wishes);
+    if (begins)
+        send_begin(txn, PG_FLOOR_SHARED);
+    ask(txn, reads ? PG_FIND : PG_LOCK, &wishes.names, NULL);
+    ask(txn, PG_FIELDS_OF, &wishes.hint_names[0], &wishes.hint_keys[0]);
+    ask(txn, PG_RECEIPTS_OF, &wishes.hint_names[1], &wishes.hint_keys[1]);
+    ask(txn, PG_STRINGS, &wishes.strings, NULL);
+    ask(txn, PG_ALL_FIELDS, &wishes.hashes, NULL);
+    ask(txn, PG_FIELDS, &wishes.field_ids, &wishes.field_keys);
+    ask(txn, PG_RECEIPTS, &wishes.receipt_ids, &wishes.receipt_keys);
+    pg_send(pg, PG_STATE, NULL);
+    if (ids)
+        pg_send(pg, PG_IDS, NULL);
+    if (ends) {
+        pg_send(pg, PG_COMMIT, NULL);
+        pg_send(pg, PG_BARRIER, NULL);
+    }
+    pg_sync(pg);
+    if (begins)
+        take_begin(txn);
+    if (wishes.names.count > 0)
+        take_rows(txn);
+    if (wishes.hint_names[0].count > 0)
+        take_hinted(txn, PART_FIELD);
+    if (wishes.hint_names[1].count > 0)
+        take_hinted(txn, PART_RECEIPT);
+    txn->set.hints_count = 0;
+    if (wishes.strings.count > 0)
+        take_strings(txn);
+    if (wishes.hashes.count > 0)
+        take_parts(txn, PART_FIELD);
+    if (wishes.field_ids.count > 0)
+        take_parts(txn, PART_FIELD);
+    if (wishes.receipt_ids.count > 0)
+        take_parts(txn, PART_RECEIPT);
+    take_state(txn);
+    if (ids)
+        take_ids(txn);
+    free_wishes(&wishes);
+    bool done = pg_end(pg);
+    txn->begun = pg->conn != NULL && (!ends || !done); /* after an error it was not ended */
+    bool good = done && (!ends || !pg->warned) && tell_locked(txn);
+    settle(txn);
+    return good;
+}
+
+bool pg_load(struct pg_txn *txn)
+{
+    return load(txn, false);
+}
+
+bool pg_load_all(struct pg_txn *txn)
+{
+    return load(txn, true);
+}
+
+bool pg_begin_floor(struct pg_txn *txn)
+{
+    send_begin(txn, PG_FLOOR_ALONE);
+    pg_send(&txn->pg, PG_STATE, NULL);
+    pg_sync(&txn->pg);
+    take_begin(txn);
+    take_state(txn);
+    txn->begun = txn->pg.conn != NULL;
+    return pg_end(&txn->pg);
+}
