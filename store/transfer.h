@@ -126,6 +126,11 @@ struct transfer *transfer_postgresql(const char *uri, enum transfer_use use,
 
 /* Return the table's columns, a letter for each, as listed above. */
 const char *transfer_columns(enum transfer_table table);
+/* Is a column of this letter text or bytes? Else it is a number. */
+static inline bool transfer_is_bytes(char column)
+{
+    return column == 't' || column == 'y' || column == 'Y';
+}
 /* Copy all rows, within both transactions. Set the floor of `to`, and its session to one that
  * neither store has had. False: to->why says what is wrong, also where `from` has failed. */
 bool transfer_rows(struct transfer *from, const struct transfer_facts *source, struct transfer *to,

@@ -10,7 +10,7 @@
 #include "store/postgresql/load.h"
 #include "store/postgresql/operation.h"
 
-enum { TRIES = 5, POLL_MS = 5, LOCKED_MS = 10000 };
+enum { TRIES = 5, POLL_MS = 5 };
 
 /* An operation under way, and the resources that it is about. */
 struct away {
@@ -179,7 +179,6 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
 {
     struct reach *reach = &apart->reach;
     struct pg_txn *txn = &reach->txn;
-    char why[STORE_WHY_MAX];
 
     if (!reach_ready(reach)) {
         reach_fail(reach, op);
@@ -193,7 +192,7 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
         if (ended == PG_UNKNOWN)
             ended = pg_find_out(reach, &apart->worker, apart->finished, txn->mark);
         if (ended == PG_COMMITTED) {
-            pg_watch_tell(apart->watch, &txn->set);
+            pg_watch_notify(apart->watch, &txn->set);
             reach_good(reach);
             return true;
         }
@@ -210,16 +209,14 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
         reach_failed(reach);
         reach_fail(reach, op);
     }
-    if (stop == PG_LOCKED) {
-        blockers_why(&apart->watch->blockers, op->about, why);
-        reasons_fail(reach->reasons, op, why);
-    }
+    if (stop == PG_LOCKED)
+        blockers_fail(&apart->watch->blockers, reach->reasons, op);
     return false;
 }
 
 static void run(struct apart *apart, struct store_op *op)
 {
-    int64_t now_ms = clock_now_ms(&clock_monotonic), until_ms = now_ms + LOCKED_MS;
+    int64_t now_ms = clock_now_ms(&clock_monotonic), until_ms = now_ms + BLOCKERS_WAIT_MS;
     bool floor = false;
 
     op->waits_since_ms = now_ms;

@@ -80,19 +80,20 @@ bool blockers_note(struct blockers *blockers, const struct set *set)
     return added;
 }
 
-void blockers_why(struct blockers *blockers, struct bytes name, char why[STORE_WHY_MAX])
+void blockers_fail(struct blockers *blockers, struct store_reasons *reasons, struct store_op *op)
 {
-    static const char text[] = "another transaction has had the resource's row locked for 10 s";
+    char why[STORE_WHY_MAX];
 
     pthread_mutex_lock(&blockers->lock);
-    const struct blocked *at = find(blockers, name);
+    const struct blocked *at = find(blockers, op->about);
     if (at == NULL && blockers->count == 1) /* an operation on several names only one */
         at = &blockers->all[0];
-    if (at != NULL && at->holder[0] != '\0')
-        text_print(why, STORE_WHY_MAX, "%s: %s", text, at->holder);
-    else
-        text_print(why, STORE_WHY_MAX, "%s", text);
+    bool known = at != NULL && at->holder[0] != '\0';
+    text_print(why, sizeof why,
+               "another transaction has had the resource's row locked for %d s%s%s",
+               BLOCKERS_WAIT_MS / 1000, known ? ": " : "", known ? at->holder : "");
     pthread_mutex_unlock(&blockers->lock);
+    reasons_fail(reasons, op, why);
 }
 
 /* The next row to be looked at, from number `*at` on; those that nobody waits for any more go. */

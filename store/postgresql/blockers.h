@@ -15,7 +15,10 @@
 
 #include "store/postgresql/reach.h"
 
-enum { BLOCKERS_MAX = 32 };
+enum {
+    BLOCKERS_MAX = 32,
+    BLOCKERS_WAIT_MS = 10 * 1000, /* that an operation waits for a row; then it fails */
+};
 
 /* A row that operations wait for. */
 struct blocked {
@@ -46,8 +49,8 @@ void blockers_destroy(struct blockers *blockers);
 bool blockers_concern(const struct store_op *op);
 /* Notes the locked rows of the set. For any thread. True: some were not noted yet. */
 bool blockers_note(struct blockers *blockers, const struct set *set);
-/* Writes what an operation is told that has waited long for this resource. For any thread. */
-void blockers_why(struct blockers *blockers, struct bytes name, char why[STORE_WHY_MAX]);
+/* Fails an operation that has waited for too long, with who has the row. For any thread. */
+void blockers_fail(struct blockers *blockers, struct store_reasons *reasons, struct store_op *op);
 /* Looks who it is, on this connection. Returns how many backends were ended; whether rows are left
  * in `*more`. False in `*good`: the connection failed. */
 size_t blockers_look(struct blockers *blockers, struct reach *reach, const struct log *log,

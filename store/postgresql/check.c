@@ -367,15 +367,7 @@ static bool begin(struct audit *audit)
     if (!pg_connect(pg) ||
         !pg_run(pg, "SET lock_timeout = '10s'; SET client_connection_check_interval = '1s'"))
         return false;
-    int64_t version = pg_schema_recognise(pg);
-    if (version == 0)
-        text_print(pg->why, sizeof pg->why, "there is no store in this database");
-    else if (version > 0 && version < pg_schema_version())
-        text_print(pg->why, sizeof pg->why,
-                   "it has schema version %lld, and this program needs %lld: run this version's "
-                   "stockaded on it once",
-                   (long long)version, (long long)pg_schema_version());
-    return version == pg_schema_version() &&
+    return pg_schema_is_current(pg) &&
            pg_run(pg, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
 }
 

@@ -40,7 +40,9 @@ static int64_t number(struct pg *pg, const char *query)
     return asked ? value : -1;
 }
 
-int64_t pg_schema_recognise(struct pg *pg)
+/* The version that is there, 0 for none. -1: it is none of ours or a newer one, or the server
+ * failed: pg->why. */
+static int64_t recognise(struct pg *pg)
 {
     int64_t is = number(pg, "SELECT count(*) FROM pg_namespace WHERE nspname = 'stockade'");
     if (is <= 0)
@@ -76,13 +78,13 @@ static bool take_steps(struct pg *pg, int64_t version)
 
 bool pg_schema_prepare(struct pg *pg)
 {
-    int64_t version = pg_schema_recognise(pg);
+    int64_t version = recognise(pg);
 
     if (version < 0 || version == VERSION)
         return version == VERSION;
     /* Again, under the lock: another daemon may have been quicker. */
     bool good = pg_run(pg, "BEGIN; SELECT pg_advisory_xact_lock(" SCHEMA_LOCK ")");
-    version = good ? pg_schema_recognise(pg) : -1;
+    version = good ? recognise(pg) : -1;
     good = version >= 0 && (version == VERSION || take_steps(pg, version)) && pg_run(pg, "COMMIT");
     if (!good && pg->conn != NULL) {
         char why[STORE_WHY_MAX];
@@ -93,9 +95,18 @@ bool pg_schema_prepare(struct pg *pg)
     return good;
 }
 
-int64_t pg_schema_version(void)
+bool pg_schema_is_current(struct pg *pg)
 {
-    return VERSION;
+    int64_t version = recognise(pg);
+
+    if (version == 0)
+        text_print(pg->why, sizeof pg->why, "there is no store in this database");
+    else if (version > 0 && version != VERSION)
+        text_print(pg->why, sizeof pg->why,
+                   "it has schema version %lld, and this program needs %d: run this version's "
+                   "stockaded on it once",
+                   (long long)version, VERSION);
+    return version == VERSION;
 }
 
 const char *pg_schema_step(int64_t version)

@@ -4,10 +4,8 @@
 
 #include "store/postgresql/pg.h"
 
-/* The version that is there, 0 for none. -1: it is none of ours or a newer one, or the server
- * failed: pg->why. */
-int64_t pg_schema_recognise(struct pg *pg);
-int64_t pg_schema_version(void);
+/* Is there a store of this program's version? False: pg->why. */
+bool pg_schema_is_current(struct pg *pg);
 /* What brings version `version` to the next one, as SQL; NULL: there is no next one. */
 const char *pg_schema_step(int64_t version);
 /* Make the schema in the database, or bring it forward. False: pg->why says why not. */

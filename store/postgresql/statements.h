@@ -137,8 +137,8 @@
     /* What the watch does. */                                                                     \
     X(LISTEN_QUICKLY, "SET synchronous_commit = off")                                              \
     X(LISTEN, "LISTEN stockade_freed")                                                             \
-    X(TELL, "SELECT pg_notify('stockade_freed', encode(n, 'hex'))"                                 \
-            " FROM unnest($1::bytea[]) AS names(n)")                                               \
+    X(NOTIFY, "SELECT pg_notify('stockade_freed', encode(n, 'hex'))"                               \
+              " FROM unnest($1::bytea[]) AS names(n)")                                             \
     X(HOLDER, PG_HOLDER_COLUMNS                                                                    \
       " FROM pg_locks w"                                                                           \
       " JOIN pg_locks l ON l.transactionid = w.transactionid AND l.granted"                        \

@@ -203,10 +203,10 @@ static bool take_tuple(struct stream *stream, const char *columns, struct transf
             return false;
         offsets[i] = stream->at;
         cells[i].bytes.len = (size_t)len;
-        if (columns[i] != 'y' && columns[i] != 'Y' && columns[i] != 't')
-            cells[i].number = number(stream, (size_t)len);
-        else
+        if (transfer_is_bytes(columns[i]))
             stream->at += (size_t)len;
+        else
+            cells[i].number = number(stream, (size_t)len);
     }
     for (int i = 0; i < count; i++)
         if (!cells[i].is_null)
@@ -297,7 +297,7 @@ static void put_cell(struct buf *buf, char column, const struct transfer_cell *c
 
     if (cell->is_null) {
         put_number(buf, -1, 4);
-    } else if (column == 'y' || column == 'Y' || column == 't') {
+    } else if (transfer_is_bytes(column)) {
         put_number(buf, (int64_t)cell->bytes.len, 4);
         buf_append_bytes(buf, cell->bytes);
     } else {
@@ -466,29 +466,12 @@ static bool go_on(void *context)
            transfer->watch.step(transfer->watch.context, "waiting", 0, 0);
 }
 
-/* Is the store there, of this program's version? */
-static bool find(struct pg_transfer *transfer)
-{
-    struct pg *pg = &transfer->pg;
-
-    if (transfer->use == TRANSFER_FILL)
-        return pg_schema_prepare(pg);
-    int64_t version = pg_schema_recognise(pg);
-    if (version == 0)
-        text_print(pg->why, sizeof pg->why, "there is no store in this database");
-    else if (version > 0 && version != pg_schema_version())
-        text_print(pg->why, sizeof pg->why,
-                   "it has schema version %lld, and this program needs %lld: run this version's "
-                   "stockaded on it once",
-                   (long long)version, (long long)pg_schema_version());
-    return version == pg_schema_version();
-}
-
 static bool open_it(struct pg_transfer *transfer)
 {
     struct pg *pg = &transfer->pg;
 
-    if (!pg_connect(pg) || !pg_run(pg, setup) || !find(transfer))
+    if (!pg_connect(pg) || !pg_run(pg, setup) ||
+        !(transfer->use == TRANSFER_FILL ? pg_schema_prepare(pg) : pg_schema_is_current(pg)))
         return explain(transfer);
     PGresult *result =
         query(transfer, "SELECT concat('database ', system_identifier, '/',"

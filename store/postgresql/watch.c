@@ -17,7 +17,7 @@ enum {
     LOOK_MS = 100,  /* while operations wait for rows */
     AGAIN_MS = 250, /* where the database is away */
     CHORES_MS = 10 * 1000,
-    NAMES_BYTES_MAX = 256 * 1024, /* of each list; who is not told looks once a second */
+    NAMES_BYTES_MAX = 256 * 1024, /* of each list; waiters also look once a second */
 };
 
 /* Names. */
@@ -66,7 +66,7 @@ void pg_watch_locked(struct pg_watch *watch, const struct set *set)
         wake(watch);
 }
 
-void pg_watch_tell(struct pg_watch *watch, const struct set *set)
+void pg_watch_notify(struct pg_watch *watch, const struct set *set)
 {
     bool any = false;
 
@@ -139,7 +139,7 @@ static bool hear(struct pg_watch *watch)
     return good;
 }
 
-static bool tell(struct pg_watch *watch)
+static bool notify(struct pg_watch *watch)
 {
     struct pg *pg = &watch->reach.txn.pg;
     struct buf freed = take(watch, &watch->freed);
@@ -154,7 +154,7 @@ static bool tell(struct pg_watch *watch)
     while ((name = next(&freed, &at)).len > 0)
         pg_array_bytes(&names, name);
     pg_param_array(&params, &names);
-    pg_send(pg, PG_TELL, &params);
+    pg_send(pg, PG_NOTIFY, &params);
     pg_sync(pg);
     bool good = pg_end(pg);
     buf_free(&names.buf);
@@ -260,12 +260,14 @@ static void *watch_main(void *context)
         if (pg->conn == NULL)
             watch->listening = false;
         bool good = reach_ready(&watch->reach) && (watch->listening || listen_for(watch)) &&
-                    hear(watch) && tell(watch) && look_at_blockers(watch);
+                    notify(watch) && look_at_blockers(watch);
         int64_t now_ms = clock_now_ms(&clock_monotonic);
         if (good && now_ms >= watch->chores_ms) {
             watch->chores_ms = now_ms + CHORES_MS;
             good = do_chores(watch);
         }
+        /* Last: what came with a trip's results is in memory, where poll() does not see it. */
+        good = good && hear(watch);
         rest(watch, !good ? AGAIN_MS : watch->blocked ? LOOK_MS : REST_MS);
     }
     return NULL;

@@ -39,8 +39,8 @@ struct pg_watch {
     /* Under the lock: names, each with its length before. */
     pthread_mutex_t lock;
     bool stopping;
-    struct buf freed; /* to be told to others */
-    struct buf heard; /* told by others */
+    struct buf freed; /* here, for NOTIFY */
+    struct buf heard; /* of others, for the owner */
 };
 
 /* `reach` is there. False: there is no thread. pg_watch_stop frees it in any case. */
@@ -50,7 +50,7 @@ void pg_watch_stop(struct pg_watch *watch);
 void pg_watch_locked(struct pg_watch *watch, const struct set *set);
 /* The transaction of this set is committed: others hear of the leases that ended by it. For any
  * thread. */
-void pg_watch_tell(struct pg_watch *watch, const struct set *set);
+void pg_watch_notify(struct pg_watch *watch, const struct set *set);
 /* Calls `on_freed` for resources whose lease was ended at another daemon. The owner's. */
 void pg_watch_collect(struct pg_watch *watch,
                       void (*on_freed)(void *context, struct bytes resource), void *context);

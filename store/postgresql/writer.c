@@ -10,9 +10,8 @@
 #include "store/postgresql/operation.h"
 
 enum {
-    TRIES = 5,        /* of a batch that others, or a broken connection, have made fail */
-    ROUNDS_MAX = 8,   /* of loading what is missing; then it is fetched at once */
-    LOCKED_MS = 10000 /* that an operation waits for a lock */
+    TRIES = 5,      /* of a batch that others, or a broken connection, have made fail */
+    ROUNDS_MAX = 8, /* of loading what is missing; then it is fetched at once */
 };
 
 enum fate { DONE, WAITS, APART };
@@ -130,14 +129,13 @@ static bool has_waited_long(struct store_op *op, int64_t now_ms)
 {
     if (op->waits_since_ms == 0)
         op->waits_since_ms = now_ms;
-    return now_ms - op->waits_since_ms > LOCKED_MS;
+    return now_ms - op->waits_since_ms > BLOCKERS_WAIT_MS;
 }
 
 /* False: it has waited too long, or there is no room; it has its answer. */
 static bool keep(struct pg_writer *writer, struct store_op *op)
 {
     bool full = writer->waiting_count >= writer->worker->queue_max;
-    char why[STORE_WHY_MAX];
 
     if (!full && !has_waited_long(op, clock_now_ms(&clock_monotonic)) &&
         !worker_stopping(writer->worker)) {
@@ -145,12 +143,10 @@ static bool keep(struct pg_writer *writer, struct store_op *op)
         writer->waiting_count++;
         return true;
     }
-    if (full) {
+    if (full)
         op->error = STK_BUSY;
-    } else {
-        blockers_why(&writer->watch->blockers, op->about, why);
-        reasons_fail(writer->reasons, op, why);
-    }
+    else
+        blockers_fail(&writer->watch->blockers, writer->reasons, op);
     return false;
 }
 
@@ -253,7 +249,7 @@ static enum pg_ended take_commit(struct pg_writer *writer, struct pg_lane *lane)
         durations_add(&writer->commits_took, clock_now_us(&clock_monotonic) - lane->commit_us);
         writer->commits++;
     }
-    pg_watch_tell(writer->watch, &txn->set);
+    pg_watch_notify(writer->watch, &txn->set);
     set_clear(&txn->set);
     reach_good(reach);
     return ended;

@@ -163,7 +163,7 @@ static struct transfer_cell cell(sqlite3_stmt *stmt, int at, char column)
 {
     struct transfer_cell cell = {.is_null = sqlite3_column_type(stmt, at) == SQLITE_NULL};
 
-    if (column != 'y' && column != 'Y' && column != 't') {
+    if (!transfer_is_bytes(column)) {
         cell.number = sqlite3_column_int64(stmt, at);
         return cell;
     }
@@ -210,7 +210,7 @@ static void bind(sqlite3_stmt *stmt, const char *columns, const struct transfer_
             sqlite3_bind_null(stmt, i + 1);
         else if (columns[i] == 't')
             sqlite3_bind_text(stmt, i + 1, data, (int)bytes.len, SQLITE_STATIC);
-        else if (columns[i] == 'y' || columns[i] == 'Y')
+        else if (transfer_is_bytes(columns[i]))
             sqlite3_bind_blob(stmt, i + 1, data, (int)bytes.len, SQLITE_STATIC);
         else
             sqlite3_bind_int64(stmt, i + 1, cells[i].number);
