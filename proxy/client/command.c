@@ -110,13 +110,22 @@ enum stk_error stk_fenced(stk_lease *lease, size_t argc, const char *const *argv
     return stk_fenced_all(&lease, 1, argc, argv, lens, reply);
 }
 
-/* What such a command leaves behind on its connection would meet the next call there. */
+/* Whether the command changes its connection, which would then not be fit for the next call. */
 static bool changes_connection(const stk_client *client, struct bytes name)
 {
     const struct command *command = command_find(&client->commands, name);
     const unsigned flags = COMMAND_UNQUEUED | COMMAND_PUBSUB | COMMAND_NO_AUTH;
 
     return command != NULL && (command->flags & flags) != 0 && !bytes_equal_nocase(name, "PING");
+}
+
+bool words_only_read(const stk_client *client, const stk_words *words)
+{
+    if (words->argc > 1 && bytes_equal_nocase(words_at(words, 0), "SQL")) {
+        bool typed = words->argc > 3 && bytes_equal_nocase(words_at(words, 1), "TYPES");
+        return sql_kind(words_at(words, typed ? 3 : 1)) == SQL_QUERY;
+    }
+    return client_command_reads(client, words_at(words, 0));
 }
 
 /* Add a bare command to a call. STK_OK, or fail(). */
@@ -129,13 +138,11 @@ static enum stk_error add_bare(struct call *call, const stk_words *words)
     if (changes_connection(client, words_at(words, 0)))
         return fail(STK_MISUSE, "%s is about a connection, and a client has several",
                     words->argv[0]);
-    bool reads = client_command_reads(client, words_at(words, 0));
-    if (words->argc > 1 && bytes_equal_nocase(words_at(words, 0), "SQL")) {
-        bool typed = words->argc > 3 && bytes_equal_nocase(words_at(words, 1), "TYPES");
-        reads = sql_kind(words_at(words, typed ? 3 : 1)) == SQL_QUERY;
-    }
+    bool reads = words_only_read(client, words);
     call->repeatable &= reads;
     call->changes |= !reads;
+    if (!reads)
+        thread_set_last_id("");
     resp_array(&call->request, words->argc);
     words_add(&call->request, words);
     return STK_OK;
@@ -154,8 +161,6 @@ enum stk_error stk_command(stk_client *client, size_t argc, const char *const *a
         error = add_bare(&call, &words);
     if (error != STK_OK)
         return error;
-    if (call.changes)
-        thread_set_last_id("");
     call.deadline_ms = now_ms() + client->timeout_ms;
     return call_for_reply(&call, reply);
 }
@@ -223,6 +228,7 @@ enum stk_error stk_set(stk_lease *lease, const char *key, const void *value, siz
 {
     const char *const argv[] = {"SET", key, value};
     const size_t lens[] = {3, strlen(key), len};
+
     return stk_fenced(lease, 3, argv, lens, NULL);
 }
 
@@ -241,6 +247,7 @@ enum stk_error stk_take(stk_lease *lease, const char *key, int64_t n, int64_t *l
     stk_reply_free(reply);
     return error;
 }
+
 enum stk_error stk_revoke(stk_client *client, const char *resource, int64_t *token)
 {
     const char *const argv[] = {"REVOKE", resource};

@@ -12,7 +12,8 @@ struct stk_txn {
     stk_client *client;
     struct buf commands;
     size_t count;
-    bool fenced; /* one of them is: it carries the ID */
+    bool fenced;  /* one of them is: it carries the ID */
+    bool changes; /* one of them may change something, fenced or not */
     bool done;
     char id[ID_LEN + 1];
 };
@@ -44,17 +45,18 @@ enum stk_error stk_txn_add(stk_txn *txn, stk_lease *lease, size_t argc, const ch
         return error;
     if (lease == NULL) {
         resp_array(&txn->commands, argc);
+        txn->changes |= !words_only_read(txn->client, &words);
     } else {
         bool first = !txn->fenced && txn->client->embedded == NULL;
         fence_begin(&txn->commands, &lease, 1, first ? txn->id : NULL, argc);
-        txn->fenced = true;
+        txn->fenced = txn->changes = true;
     }
     words_add(&txn->commands, &words);
     txn->count++;
     return STK_OK;
 }
 
-/* Why EXEC refused stands where a command was queued. */
+/* The first error says why: EXEC's own only says that a command before it was refused. */
 static enum stk_error take_replies(const struct call *call, stk_reply **reply)
 {
     redisReply **last = &call->replies[call->replies_count - 1];
@@ -84,10 +86,10 @@ enum stk_error stk_txn_exec(stk_txn *txn, stk_reply **reply)
     txn->done = true;
     struct call call = {.client = txn->client,
                         .replies_count = txn->count + 2,
-                        .repeatable = has_id || !txn->fenced,
-                        .changes = txn->fenced,
+                        .repeatable = has_id || !txn->changes,
+                        .changes = txn->changes,
                         .deadline_ms = now_ms() + txn->client->timeout_ms};
-    if (txn->fenced)
+    if (txn->changes)
         thread_set_last_id(has_id ? txn->id : "");
     buf_append_text(&call.request, "*1\r\n$5\r\nMULTI\r\n");
     buf_append_bytes(&call.request, buf_bytes(&txn->commands));

@@ -105,6 +105,37 @@ SCRIPT_TEST(what_carries_no_id_is_not_sent_again)
     assert_int_equal(script_used(script), 3);
 }
 
+/* A daemon with --unfenced-writes allow applies them. */
+SCRIPT_TEST(a_transaction_with_a_write_without_a_lease_is_not_sent_again)
+{
+    stk_txn *txn;
+
+    stk_client *client = script_open(script, 10000, "+OK\r\n", "+QUEUED\r\n", NULL);
+    ok(stk_txn_begin(client, &txn));
+    ok(stk_txn_add(txn, NULL, 2, incr, NULL));
+    assert_int_equal(stk_txn_exec(txn, NULL), STK_UNSURE);
+    assert_string_equal(stk_last_id(), "");
+    assert_int_equal(script_used(script), 1 + 3);
+    stk_txn_free(txn);
+}
+
+SCRIPT_TEST(the_last_id_is_of_the_last_write_however_it_was_sent)
+{
+    const stk_words bare = {2, incr, NULL};
+    stk_reply *reply;
+
+    stk_client *client = script_open(script, 10000, GRANTED, ":1\r\n", ":2\r\n", ":3\r\n", NULL);
+    stk_lease *lease = acquire(client);
+    ok(stk_fenced(lease, 2, incr, NULL, NULL));
+    assert_int_equal(strlen(stk_last_id()), 32);
+    ok(stk_command(client, 2, incr, NULL, NULL));
+    assert_string_equal(stk_last_id(), "");
+    ok(stk_fenced(lease, 2, incr, NULL, NULL));
+    assert_int_equal(stk_command_all(client, &bare, 1, &reply), STK_UNSURE);
+    assert_string_equal(stk_last_id(), "");
+    stk_lease_free(lease);
+}
+
 SCRIPT_TEST(a_silent_server_ends_a_call_in_time_and_costs_its_connection)
 {
     char *value;
