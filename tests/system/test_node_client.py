@@ -136,6 +136,7 @@ NONSENSE = [
     "shop.acquireAll([])", "connect('redis://127.0.0.1')", "connect('sqlite:shop.db')",
     "connect('stockade://127.0.0.1:7379/0')", "connect(uri, { timeout: 0 })",
     "lease.take(1.5)", "lease.take(-1)", "lease.take('1')", "lease.set({})", "lease.set(NaN)",
+    "lease.fenced('SET', 'held', null)",
     "lease.renew(5)", "shop.sql(['SELECT 1'])", "shop.sql('SELECT ?', 1)",
     "shop.transaction([lease], (tx) => { tx.set(other, 1); })"]
 
@@ -244,6 +245,28 @@ def test_baskets_that_cross_wait_over_connections_of_their_own(rig, daemon):
           await end(shop.leaseAll(['a', 'a2'], ([a]) => shop.acquireAll(['a2', 'a'], { wait: 50 })))
         ]);""")
     assert said == ["60", ["20"] * 3, "Held"] or said[1:] == [["20"] * 3, "Held"]
+
+
+def test_a_daemon_that_is_silent_at_the_login_holds_nobody_up(rig, daemon):
+    token = daemon.client().token("a")
+    relay = rig.relay(daemon.address)
+    running = node(rig, """
+        const quick = await connect(uri, { timeout: 500 });
+        say();
+        await told();
+        const ends = async (promise) => [clock(), await end(promise), clock()];
+        say(await ends(quick.acquireAll(['a', 'b'], { wait: 200 })));
+        say(await ends(connect(uri, { timeout: 500 })));
+        await quick.close();""", relay.uri)
+    running.hear()
+    relay.hold("up", only=b"HELLO")
+    running.tell()
+    for limit in 0.7, 0.5:
+        begun, name, ended = running.hear(20)
+        assert name == "Unreachable"
+        assert Seconds(begun, ended) < limit + patience(PROMPT_SECONDS)
+    running.end()
+    assert token == 1 and daemon.client()("LEASE", "b") is None
 
 
 # Renewal and loss.

@@ -280,7 +280,8 @@ export class Lease {
   // Any command on its key: lease.fenced('SETRANGE', 'sku:1042', 0, 'x'). Options may come last.
   async fenced(...words) {
     const last = words.at(-1);
-    const { id } = typeof last === 'object' && !(last instanceof Uint8Array) ? words.pop() : {};
+    const hasOptions = typeof last === 'object' && last !== null && !(last instanceof Uint8Array);
+    const { id } = hasOptions ? words.pop() : {};
     return this.#write(words.map(word), id);
   }
 

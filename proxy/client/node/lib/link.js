@@ -75,16 +75,24 @@ export class Link extends EventEmitter {
   }
 
   async open() {
-    await this.#connect(this.#client);
+    await this.#connect(this.#client, now() + this.timeout);
     this.#opened = true;
   }
 
-  async #connect(client) {
+  // node-redis limits the time to connect, but not the time to log in.
+  async #connect(client, until) {
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      if (client.isOpen) client.destroy();
+    }, Math.max(0, until - now()));
     try {
       await client.connect();
     } catch (error) {
       if (client.isOpen) client.destroy();
-      throw this.#failure(error);
+      throw this.#failure(late ? new Error('no answer in time') : error);
+    } finally {
+      clearTimeout(timer);
     }
   }
 
@@ -215,7 +223,7 @@ export class Link extends EventEmitter {
         this.on('closed', stop);
         let failure;
         try {
-          await this.#connect(client);
+          await this.#connect(client, until);
           return { reply: await this.#attempt(client, ask), asked: ask.asked };
         } catch (error) {
           signal?.throwIfAborted();
