@@ -633,6 +633,25 @@ def test_each_request_whose_reply_is_lost_counts_once(behind, key):
     assert shop.get(key) == "5" and is_free(shop, key)
 
 
+@pytest.mark.parametrize("several", [False, True], ids=["one", "basket"])
+def test_a_grant_that_ended_before_its_repeat_is_asked_for_again(behind, key, several):
+    shop, relay, daemon = behind
+    names = [key, key + "2"] if several else [key]
+    shop.ping()
+
+    def lose_it_and_its_reply():
+        wait_until(lambda: relay.kept("down"), "there is a reply")
+        for each in names:
+            daemon.client()("REVOKE", each)
+        relay.cut()
+        relay.let("down")
+    relay.hold("down")
+    thread = background(lose_it_and_its_reply)
+    with shop.leases(*names) if several else shop.lease(key) as held:
+        assert (held[0] if several else held).token == 2
+    thread.join()
+
+
 def test_an_id_of_the_programs_own_counts_once_under_another_lease(shop, key):
     for _ in range(2):
         with shop.lease(key) as lease:
@@ -654,6 +673,19 @@ def test_a_write_without_an_answer_is_unsure(behind, key):
             wait_until(lambda: other.was_applied(caught.value) is applied, "as it was")
     lease.release()
     assert shop.was_applied(caught.value) is not True
+
+
+def test_a_write_under_a_resource_of_any_name_can_be_asked_for(behind):
+    shop, relay, daemon = behind
+    quick = connect(relay, timeout=0.5)
+    with quick.lease("ID", ttl=60) as lease:
+        quick.sql("CREATE TABLE t(x)")
+        relay.hold("down")
+        with pytest.raises(stockade.Unsure) as caught:
+            quick.sql("INSERT INTO t VALUES (1)", leases=[lease], id="mine")
+        relay.cut()
+        relay.let("down")
+        assert caught.value.id == "mine" and quick.was_applied(caught.value) is True
 
 
 def test_a_daemon_that_is_not_there_is_unreachable_and_nothing_was_applied(rig):

@@ -56,12 +56,14 @@ def milliseconds(seconds: float, what: str, least: int) -> int:
 class Ask:
     """Commands that go together, and how far they have come."""
 
-    __slots__ = ("commands", "wait_until", "waits", "repeatable", "changes", "fresh", "patient",
-                 "asked", "sent")
+    __slots__ = ("commands", "id", "wait_until", "waits", "repeatable", "changes", "fresh",
+                 "patient", "asked", "sent")
 
-    def __init__(self, commands: Sequence[Words], *, wait_until: float = 0, repeatable: bool = True,
-                 changes: bool = False, fresh: bool = False, patient: bool = True) -> None:
+    def __init__(self, commands: Sequence[Words], *, id: str = "", wait_until: float = 0,
+                 repeatable: bool = True, changes: bool = False, fresh: bool = False,
+                 patient: bool = True) -> None:
         self.commands = commands
+        self.id = id  # of the write among them
         self.wait_until = wait_until  # the daemon may hold the reply back so long; 0: it does not
         self.waits = bool(wait_until)  # this time
         self.repeatable = repeatable
@@ -145,50 +147,48 @@ def grant_words(lease: LeaseBase, id: str) -> Words:
     return words + ("OWNER", lease.owner) if lease.owner else words
 
 
-def acquire(lease: LeaseBase, wait_until: float) -> Flow:
-    """From a request to a lease. lease._asking is the request until it was answered: who breaks off
-    has that settled."""
-    ask = lease._asking = Ask([grant_words(lease, new_id())], wait_until=wait_until)
+def ask_for_grant(lease: LeaseBase, words: Callable[[str], Words], wait_until: float) -> Flow:
+    """Ask until the daemon has granted or refused; returns its reply and when that was asked for.
+    Meanwhile lease._asking is the request: where it breaks off, _settle() gives back its grant."""
+    ask = Ask([words(new_id())], wait_until=wait_until)
+    again = False
     while True:
+        lease._asking = ask
         reply, = yield ask
         lease._asking = None
-        again = isinstance(reply, Stale) and ask.asked < wait_until
         if isinstance(reply, Deadlock) and not ask.fresh:
-            # That connection holds what somebody else of this program now waits for.
+            # That connection holds the lease for another thread or task of this program.
             ask = Ask(ask.commands, wait_until=wait_until, fresh=True)
-        elif again:  # what was granted to an attempt without a reply is over
-            ask = Ask([grant_words(lease, new_id())], wait_until=wait_until)
+        elif isinstance(reply, Stale) and not (again and ask.asked >= wait_until):
+            # The lease was granted before, but the reply got lost, and it has ended by now.
+            again = True
+            ask = Ask([words(new_id())], wait_until=wait_until)
+        elif isinstance(reply, StockadeError):
+            raise reply
         else:
-            break
-        lease._asking = ask
-    if isinstance(reply, StockadeError):
-        raise reply
+            return reply, ask.asked
+
+
+def acquire(lease: LeaseBase, wait_until: float) -> Flow:
+    reply, asked = yield from ask_for_grant(lease, lambda id: grant_words(lease, id), wait_until)
     if reply is None:
         raise Held(f"another holds {lease.resource!r}")
-    lease._granted(reply[0], ask.asked, reply[1] / 1000)
-    if now() - ask.asked > lease.ttl / 4:
-        # How long ago the grant was made nobody knows here: its time counts from a new request.
+    lease._granted(reply[0], asked, reply[1] / 1000)
+    if now() - asked > lease.ttl / 4:
+        # Nobody here knows when it was granted, so let its time count from a new request.
         yield from renew(lease, lease._ttl_ms)
 
 
 def acquire_all(leases: Sequence[LeaseBase], wait_until: float) -> Flow:
     """All or none, in one order for everybody."""
     first = leases[0]
-    words: Words = ("ACQUIREALL", first._ttl_ms, len(leases), *(each.resource for each in leases),
-                    "ID", new_id())
-    for fresh in (False, True):
-        ask = first._asking = Ask([words], wait_until=wait_until, fresh=fresh)
-        reply, = yield ask
-        first._asking = None
-        if not isinstance(reply, Deadlock):
-            break
-    if isinstance(reply, StockadeError):
-        raise reply
+    words: Words = ("ACQUIREALL", first._ttl_ms, len(leases), *(each.resource for each in leases))
+    reply, asked = yield from ask_for_grant(first, lambda id: (*words, "ID", id), wait_until)
     if reply is None:
         raise Held("another holds " + " or ".join(repr(each.resource) for each in leases))
     for lease, token in zip(leases, reply):
-        lease._granted(token, ask.asked, first.ttl)
-    if now() - ask.asked > first.ttl / 4:
+        lease._granted(token, asked, first.ttl)
+    if now() - asked > first.ttl / 4:
         for lease in leases:
             yield from renew(lease, lease._ttl_ms)
 
@@ -245,15 +245,13 @@ def fenced(lease: LeaseBase, words: Sequence[Any], id: Optional[str]) -> Ask:
     words = tuple(map(encode, words))
     if words and str(words[0]).upper() in READS:
         return Ask([("FENCED", lease.token, *words)])
-    return Ask([("FENCED", lease.token, "ID", id or new_id(), *words)], changes=True)
+    id = id or new_id()
+    return Ask([("FENCED", lease.token, "ID", id, *words)], id=id, changes=True)
 
 
 def name_write(error: Unsure, lease: LeaseBase, ask: Ask) -> None:
     """Say which write it was, for was_applied()."""
-    words = ask.commands[0] if ask.commands[0][0] != "MULTI" else ask.commands[1]
-    at = words.index("ID") if "ID" in words else None
-    error.resource, error.token = lease.resource, lease.token
-    error.id = "" if at is None else str(words[at + 1])
+    error.resource, error.token, error.id = lease.resource, lease.token, str(ask.id)
 
 
 def pairs(flat: Optional[Sequence[Any]]) -> Dict[str, Any]:
@@ -326,7 +324,8 @@ def sql(statement: str, params: Sequence[SqlValue], leases: Sequence[LeaseBase],
         return Rows((yield from one([words], repeatable=reads, changes=not reads)))
     for lease in leases:
         lease._check_usable()
-    ask = Ask([fence(leases, id or new_id(), words)], changes=True)
+    id = id or new_id()
+    ask = Ask([fence(leases, id, words)], id=id, changes=True)
     try:
         return Rows(checked((yield ask)))
     except Unsure as error:
@@ -413,7 +412,7 @@ class TransactionBase:
             lease._check_usable()
         words = [fence(leases, self.id if at == 0 else None, words)
                  for at, (leases, words) in enumerate(commands)]
-        ask = Ask([("MULTI",), *words, ("EXEC",)], changes=True)
+        ask = Ask([("MULTI",), *words, ("EXEC",)], id=self.id, changes=True)
         try:
             replies = checked((yield ask))
         except Unsure as error:
