@@ -109,6 +109,18 @@ class LeaseTest {
     }
 
     @Test
+    void aTokenIsForItsOwnKeyAlone() {
+        try (Lease one = lease(sku); Lease two = lease(sku + ":2")) {
+            assertEquals(one.token(), two.token());
+            assertEquals("NOTOKEN", assertThrows(StockadeException.class, () -> one.fenced(
+                                        "SET", two.resource(), 1)).code());
+            assertEquals("NOTOKEN", assertThrows(StockadeException.class, () -> shop.transaction()
+                                        .fenced(one, "SET", two.resource(), 1).commit()).code());
+            assertNull(two.get());
+        }
+    }
+
+    @Test
     void aReleasedLeaseIsFreeAtOnceAndMayBeClosedAgain() {
         Lease lease = lease(sku);
         lease.release();

@@ -67,6 +67,15 @@ def test_hashes_sql_and_any_other_command_go_under_the_token(rig, daemon):
                                  "t": "integer", "u": "blob"}]
 
 
+def test_a_token_is_for_its_own_key_alone(rig, daemon):
+    said = told(rig, daemon, """
+        const [one, two] = await shop.acquireAll(['one', 'two']);
+        say([one.token === two.token, await end(one.fenced('SET', 'two', 1)),
+          await end(shop.transaction(one, (sale) => sale.fenced(one, 'SET', 'two', 1))),
+          await two.get()]);""")
+    assert said == [True, "NoToken", "NoToken", None]
+
+
 def test_leaving_the_block_never_hides_the_programs_own_error(rig, daemon):
     running = node(rig, """
         const fails = (release) => end(shop.lease('k', async (lease) => {

@@ -85,6 +85,16 @@ def test_bytes_that_are_no_text_come_back(shop, key):
         assert lease.get().encode("utf-8", "surrogateescape") == b"\xff\x00\xfe"
 
 
+def test_a_token_is_for_its_own_key_alone(shop, key):
+    with shop.lease(key) as one, shop.lease(key + "2") as two:
+        assert one.token == two.token
+        with pytest.raises(stockade.NoToken):
+            one.fenced("SET", two.resource, 1)
+        with pytest.raises(stockade.NoToken), shop.transaction(one) as sale:
+            sale.fenced(one, "SET", two.resource, 1)
+        assert two.get() is None
+
+
 def test_nothing_is_taken_where_there_is_not_enough(shop, key):
     with shop.lease(key) as lease:
         lease.set(6)

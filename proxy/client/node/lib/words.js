@@ -65,12 +65,11 @@ export const converters = {
   sql: rows,
 };
 
-// The command under the tokens of one lease, or of several.
+// The command under the tokens of these leases. Not FENCED: that does not say whose token it is,
+// and a token of one resource may happen to be another's number.
 export function fence(leases, id, words) {
-  const [lease] = leases;
-  const head = leases.length === 1 && words[0] !== 'SQL' ? ['FENCED', String(lease.token)]
-    : ['FENCEDALL', String(leases.length),
-      ...leases.flatMap(({ resource, token }) => [resource, String(token)])];
+  const head = ['FENCEDALL', String(leases.length),
+    ...leases.flatMap(({ resource, token }) => [resource, String(token)])];
   if (id !== undefined) head.push('ID', id);
   return head.concat(words);
 }

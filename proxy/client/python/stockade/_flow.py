@@ -224,12 +224,11 @@ def leave(lease: LeaseBase) -> Flow:
 # Data.
 
 def fence(leases: Sequence[LeaseBase], id: Optional[str], words: Words) -> Words:
-    """The command under the tokens of one lease, or of several."""
-    head: Words = ("FENCED", leases[0].token)
-    if len(leases) > 1 or words[0] == "SQL":
-        head = ("FENCEDALL", len(leases))
-        for lease in leases:
-            head += (lease.resource, lease.token)
+    """The command under the tokens of these leases. Not FENCED: that does not say whose token it
+    is, and a token of one resource may happen to be another's number."""
+    head: Words = ("FENCEDALL", len(leases))
+    for lease in leases:
+        head += (lease.resource, lease.token)
     return head + (("ID", id) if id else ()) + words
 
 
@@ -244,9 +243,9 @@ def fenced(lease: LeaseBase, words: Sequence[Any], id: Optional[str]) -> Ask:
     lease._check_usable()
     words = tuple(map(encode, words))
     if words and str(words[0]).upper() in READS:
-        return Ask([("FENCED", lease.token, *words)])
+        return Ask([fence([lease], None, words)])
     id = id or new_id()
-    return Ask([("FENCED", lease.token, "ID", id, *words)], id=id, changes=True)
+    return Ask([fence([lease], id, words)], id=id, changes=True)
 
 
 def name_write(error: Unsure, lease: LeaseBase, ask: Ask) -> None:

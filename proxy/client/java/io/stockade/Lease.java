@@ -253,17 +253,12 @@ public final class Lease implements AutoCloseable {
         return shop.calls().one(Calls.Kind.WRITE, Request.of(fencedWords(id, words)).withId(id));
     }
 
+    /**
+     * Not FENCED: that does not say whose token it is, and a token of one resource may happen to be
+     * another's number.
+     */
     Object[] fencedWords(String id, Object[] words) {
-        int before = id == null ? 2 : 4;
-        Object[] all = new Object[before + words.length];
-        all[0] = "FENCED";
-        all[1] = token();
-        if (id != null) {
-            all[2] = "ID";
-            all[3] = id;
-        }
-        System.arraycopy(words, 0, all, before, words.length);
-        return all;
+        return Stockade.under(List.of(this), id, words);
     }
 
     /**
