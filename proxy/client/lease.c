@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A lease from its acquire to its end.
  *
- * The request that acquires carries an ID, so that a reply that was lost is asked for again. A
- * lease that was waited for is renewed at once: how long its grant was on its way nobody knows, and
- * its time has to count from before a request. */
+ * The request that acquires carries an ID, so that it can be repeated where the reply was lost. A
+ * lease that was waited for is renewed at once: nobody knows how long ago it was granted, and its
+ * time has to count from before a request. */
 #include "proxy/client/lease.h"
 
 #include <stdlib.h>
@@ -260,10 +260,10 @@ static enum stk_error run(struct acquire *acquire, stk_lease **lease)
         if (call->connection != NULL)
             connection_close(call->connection);
         call->connection = NULL;
-        /* A connection from the pool may hold what somebody else now waits for. */
+        /* A connection from the pool may be the one that holds the lease, for another thread. */
         bool again = code == STK_DEADLOCK && !call->alone;
         call->alone |= again;
-        /* What was granted to an attempt without a reply is over. */
+        /* An earlier attempt was granted the lease without our knowing, and it has ended. */
         if (code == STK_STALE && now_ms() < call->deadline_ms) {
             id_make(acquire->id);
             again = true;

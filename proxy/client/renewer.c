@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One thread per client, with a connection of its own.
  *
- * Each lease that is kept alive stands in a heap by what comes next for it: its renewal, a third of
- * its TTL after the last one was asked for; the end of patience with a renewal that is under way;
- * or its end, a tenth of the TTL before it runs out, when it counts as lost and its owner is told.
- * The thread sends what is due in one go, and waits for replies no longer than until the next
- * event: a daemon that is silent, or a connection that hangs, delays nobody's bad news. A timer
- * wakes it that goes on while the machine sleeps; other threads set it to wake the thread at once.
+ * A heap orders the leases that are kept alive by what comes next for each: its renewal, a third of
+ * its TTL after the last one was sent; the time limit of a renewal under way; or its end, a tenth
+ * of the TTL before it runs out, when it counts as lost and `lost` is called. The thread sends what
+ * is due in one go, and waits for replies no longer than until the next event. So a silent daemon
+ * or a connection that hangs does not delay the news of a loss. The timer that wakes the thread
+ * goes on while the machine sleeps; other threads set it to wake the thread at once.
  *
- * A renewal also asks to be told of the loss. The daemon pushes that among the replies, and the
- * renewer renews at once what is said to be lost, since the answer to that is what counts. So that
- * it hears from early on, the first renewal of a lease comes sooner, but not so soon that leases
- * which are held for a moment cost one.
+ * A renewal also asks the daemon to report a loss (NOTIFY). The report comes between replies, and
+ * the renewer then renews that lease at once: the answer decides. The first renewal comes early, so
+ * that losses are reported from then on, but not so early that a short lease costs one.
  *
- * Everything but sending and waiting happens under the client's lock. A renewal that is under way
- * when its lease ends is of no account: the token is retired, and its reply finds no lease. */
+ * Everything but sending and waiting happens under the client's lock. A lease that ends does not
+ * wait for its renewal under way: the reply is ignored. */
 #include "proxy/client/renewer.h"
 
 #include <stdlib.h>
@@ -111,7 +110,7 @@ static void schedule(struct renewer *renewer, stk_lease *lease)
     heap_set(&renewer->due, &lease->due, next_ms < end_ms(lease) ? next_ms : end_ms(lease));
 }
 
-/* No answer, or none of use: again in a moment. */
+/* Renew it again in a moment: there was no answer, or none of use. */
 static void try_again(struct renewer *renewer, stk_lease *lease, enum stk_error why)
 {
     int64_t moment_ms = lease->ttl_ms / 20;
@@ -129,7 +128,7 @@ static void lose(struct renewer *renewer, stk_lease *lease, enum stk_error why)
     schedule(renewer, lease);
 }
 
-/* The connection is of no more use. The lock is held, but not while it is closed. */
+/* Close the connection. The lock is held, but not while it closes. */
 static void hang_up(struct renewer *renewer, enum stk_error why)
 {
     struct connection *connection = renewer->connection;
@@ -170,7 +169,7 @@ static void renew(struct renewer *renewer, stk_lease *lease)
     schedule(renewer, lease);
 }
 
-/* Do what is due, and compose what is to be sent. Return a lease whose loss is to be told. */
+/* Do what is due, and compose what is to be sent. Return a lease for which to call `lost`. */
 static stk_lease *run_due(struct renewer *renewer)
 {
     struct heap_node *first;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What keeps a client's leases alive: one thread that renews them, and tells of their loss.
+/* What keeps a client's leases alive: one thread that renews them, and calls `lost`.
  *
  * The client's lock is held in all of these but renewer_free. */
 #ifndef STOCKADE_CLIENT_RENEWER_H
@@ -7,11 +7,11 @@
 
 #include "proxy/client/lease.h"
 
-/* Append one RENEW for each of the lease's resources. `notify`: this connection is to be told of
- * their loss. */
+/* Append one RENEW for each of the lease's resources. `notify`: the daemon shall report their loss
+ * on this connection. */
 void lease_compose_renewal(const stk_lease *lease, int64_t ttl_ms, bool notify, struct buf *out);
-/* What was asked for at asked_ms is good for remaining_ms from then on, as the server said, and no
- * longer than ttl_ms, which renewals ask for. */
+/* Let the lease last remaining_ms, as the server said, but ttl_ms at most, from asked_ms on. Later
+ * renewals ask for ttl_ms. */
 void lease_extend(stk_lease *lease, int64_t asked_ms, int64_t ttl_ms, int64_t remaining_ms);
 
 /* Keep the lease alive from here on. False, and fail(): no threads or descriptors are left. */

@@ -101,7 +101,7 @@ static enum io_result send_sealed(struct socket *socket, int64_t deadline_ms, si
 
 static enum io_result receive_some(struct socket *socket, struct buf *in, int64_t deadline_ms);
 
-/* The daemon has hung up. What it said before may tell why: an alert of TLS does. */
+/* Read what the daemon sent before it hung up: an alert of TLS says why. */
 static void hear_why(struct socket *socket)
 {
     struct buf in = {0};
@@ -123,7 +123,7 @@ static enum io_result socket_send(struct transport *transport, struct bytes data
         return broken(socket, "the daemon closed the connection");
     tls_send(socket->tls, data, &socket->sealed);
     enum io_result result = send_sealed(socket, deadline_ms, &sealed_sent);
-    /* Which of the bytes are on their way with a part of what they were sealed in nobody knows. */
+    /* Nobody knows which of the bytes are in the part of the sealed data that was sent. */
     *sent += result == IO_DONE ? data.len : sealed_sent > 0;
     if (result == IO_BROKEN)
         hear_why(socket);

@@ -177,7 +177,7 @@ STK_CHECKED enum stk_error stk_acquire_all(stk_client *client, const char *const
                                            stk_lease **lease);
 /* A handle for a lease that was granted elsewhere: `stockade lock` tells its program
  * STOCKADE_RESOURCE and STOCKADE_TOKEN. Nothing is sent: what the token is good for shows when it
- * is used. Not kept alive, and for stk_lease_valid without time, until it is renewed. */
+ * is used. It has no time for stk_lease_valid until stk_renew; stk_keep_alive comes after that. */
 STK_CHECKED enum stk_error stk_lease_use(stk_client *client, const char *resource, int64_t token,
                                          stk_lease **lease);
 /* Let the lease belong to the calling thread from now on. */

@@ -244,11 +244,12 @@ export class Lease {
     }
   }
 
-  // For what is done under several leases: may it be? And, as one of them was refused: which one?
+  // Throws where this lease is over. For what is done under several leases.
   check() {
     this.#check();
   }
 
+  // Renews it now: it may be the one that was refused.
   suspect() {
     if (this.#state !== 'live') return;
     if (this.#renewing) this.#again = true;

@@ -134,7 +134,7 @@ export class Link extends EventEmitter {
     }
   }
 
-  // One attempt, without a second one: the reply, or an error. For what has a rhythm of its own.
+  // A single attempt: the reply, or an error. For a caller that decides itself when to try again.
   once(words, patience) {
     if (!this.#client.isReady) return Promise.reject(this.#unanswered(null));
     return this.#attempt(this.#client, new Ask((client) => client.sendCommand(words),
@@ -210,8 +210,8 @@ export class Link extends EventEmitter {
     });
   }
 
-  // The reply to words that may hold their connection up until then: over one of its own. Made anew
-  // for each, as one that has been used may hold what the next waits for. `signal` ends it.
+  // Sends words that the daemon may answer only by `until`, over a new connection, so that nobody
+  // else waits behind them. `signal` ends it.
   async aside(compose, until, { signal, onLate } = {}) {
     await this.#asideRoom(until, signal);
     const ask = new Ask((client) => client.sendCommand(compose()), until, { onLate });

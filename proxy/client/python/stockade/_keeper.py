@@ -6,12 +6,11 @@ A thread, for asyncio too: it goes on while the event loop stands still. Where t
 stood still, or the daemon is silent, the clock says when a lease is over: with a tenth of its TTL
 to go it counts as lost, and its holder is told.
 
-- Leases stand in a heap by what comes next for them: the renewal, a third of the TTL after the last
-  one; the end of patience with one that is under way; the end. What is out of date there is not
-  taken out: it is passed by when its time comes. The thread is not woken for a lease that is held
-  for a moment.
-- A renewal asks to be told of the loss (NOTIFY). Such news stand between the replies; what they are
-  about is renewed at once, for the answer to that is what counts.
+- A heap orders leases by what comes next: the renewal, a third of the TTL after the last one; the
+  time limit of a renewal under way; the end of the lease. Outdated entries stay in it, and are
+  skipped when their time comes. The thread is not woken for a lease that is held for a moment.
+- A renewal asks the daemon to report a loss (NOTIFY). The report comes between replies; the lease
+  is then renewed at once, and the answer to that decides.
 - What is owed (a release, or an acquire that broke off) is sent until it was answered, at most for
   as long as the lease would have lasted.
 
@@ -62,7 +61,7 @@ class Debt:
 
 
 class Renewal:
-    """One that is under way. It is of no account when the lease has moved on."""
+    """A renewal under way. Its reply is ignored where the lease has ended or is renewed anew."""
 
     def __init__(self, lease: LeaseBase) -> None:
         self.lease, self.asked = weakref.ref(lease), lease._renewal_asked
@@ -298,7 +297,7 @@ class Keeper:
                 self._schedule(lease)
 
     def _hang_up(self) -> None:
-        """The connection is of no more use. What was owed over it is owed still."""
+        """Close the connection. What was owed over it is still owed."""
         if self._connection is not None:
             self._connection.disconnect()
             self._connection = None
