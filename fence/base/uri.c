@@ -34,13 +34,14 @@ const char *uri_host_text(const struct uri_host *host, char out[URI_HOST_TEXT_MA
 
 void uri_append_masked(struct buf *out, const char *uri)
 {
-    const char *slashes = strstr(uri, "://"), *at = strrchr(uri, '@');
-    const char *rest = slashes == NULL ? uri : slashes + 3;
+    const char *slashes = strstr(uri, "://"), *rest = slashes == NULL ? uri : slashes + 3;
     const char *password = strstr(uri, "password="); /* whatever the rest looks like */
+    const char *end = password == NULL ? uri + strlen(uri) : password;
+    const char *at = end > rest ? memrchr(rest, '@', (size_t)(end - rest)) : NULL;
 
-    if (at == NULL && *rest == ':')
-        at = rest + strlen(rest) - 1; /* :password, and the host forgotten */
-    if (at != NULL && at >= rest && (password == NULL || at < password)) {
+    if (at == NULL && end > rest && *rest == ':')
+        at = end - 1; /* :password, and the host forgotten */
+    if (at != NULL) {
         buf_append(out, uri, (size_t)(rest - uri));
         buf_append_text(out, "***");
         uri = *at == '@' ? at : at + 1;

@@ -231,6 +231,8 @@ TEST(passwords_in_lease_uris_are_never_shown)
 {
     static const char *const uris[][2] = {
         {"redis://me:s3cret@h:1", "redis://***@h:1"},
+        {"redis+sentinel://me:s3cret@h/n?sentinel_password=s3@cret",
+         "redis+sentinel://***@h/n?sentinel_password=***"},
         {"redis://:s3cret@h", "redis://***@h"},
         {"redis://h:1/2?prefix=x", "redis://h:1/2?prefix=x"},
         {"redis+unix:/run/r.sock?password=s3cret", "redis+unix:/run/r.sock?password=***"},
@@ -241,9 +243,16 @@ TEST(passwords_in_lease_uris_are_never_shown)
         {"local:", "local:"},
     };
     static const char *const wrong[] = {
-        "redis://me:s3cret@h:99999",   "redis:me:s3cret@h",   "redis://:s3cret",
-        "redis://me:s3@s3cret@h/x",    "rediss:/a:s3cret@h",  "redis://u:s3cret@h?password=s3cret",
-        "redis+unix:?password=s3cret", "nosuch://x:s3cret@y", "redis+unix:/x?y=1&password=s3cret&z",
+        "redis://me:s3cret@h:99999",
+        "redis:me:s3cret@h",
+        "redis://:s3cret",
+        "redis://me:s3@s3cret@h/x",
+        "rediss:/a:s3cret@h",
+        "redis://u:s3cret@h?password=s3cret",
+        "redis+unix:?password=s3cret",
+        "nosuch://x:s3cret@y",
+        "redis+unix:/x?y=1&password=s3cret&z",
+        "redis://:s3cret?password=s3cret",
     };
     for (size_t i = 0; i < sizeof uris / sizeof *uris; i++)
         expect_shown((struct given){.flags = {"--lease", uris[i][0]}}, OPTION_LEASE, uris[i][1]);
