@@ -124,7 +124,11 @@ static void compose(const struct log *log, enum log_level level, struct bytes me
     print_time(time);
     if (__atomic_load_n(&log->format, __ATOMIC_RELAXED) == LOG_TEXT) {
         int room = LINE_MAX_BYTES - (int)(strlen(time) + 1 + strlen(name) + 1 + 1);
-        buf_printf(line, "%s %s %.*s\n", time, name, room, message);
+        buf_printf(line, "%s %s %.*s", time, name, room, message);
+        for (size_t i = 0; i < line->len; i++) /* one line, whatever a server's error has in it */
+            if ((unsigned char)line->data[i] < ' ' || line->data[i] == 0x7f)
+                line->data[i] = ' ';
+        buf_append_text(line, "\n");
         return;
     }
     buf_printf(line, "{\"time\":\"%s\",\"level\":\"%s\",\"message\":", time, name);
