@@ -84,10 +84,10 @@ static bool in_set(struct bytes pattern, size_t *at, unsigned char c)
 
     i += negated;
     while (i < pattern.len && pattern.data[i] != ']') {
-        if (pattern.data[i] == '\\' && i + 1 < pattern.len)
-            i++;
+        bool escaped = pattern.data[i] == '\\' && i + 1 < pattern.len;
+        i += escaped;
         unsigned char low = (unsigned char)pattern.data[i], high = low;
-        if (i + 2 < pattern.len && pattern.data[i + 1] == '-') {
+        if (!escaped && i + 2 < pattern.len && pattern.data[i + 1] == '-') {
             high = (unsigned char)pattern.data[i + 2];
             i += 2;
         }

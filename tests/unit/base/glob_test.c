@@ -45,6 +45,8 @@ TEST(patterns_and_what_they_match)
         {"[^a-c]", "b", false},
         {"[a\\]b]", "]", true},
         {"[\\^a]", "^", true},
+        {"[\\a-z]", "b", false}, /* an escaped byte begins no range */
+        {"[\\a-z]", "-", true},
         {"[a-]", "a", true},
         {"[a-]", "-", false}, /* from ']' to 'a', in Redis too */
         {"[a-]", "_", true},
