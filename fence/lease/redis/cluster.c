@@ -97,7 +97,6 @@ static const struct node_events node_events;
 /* The number of the node at a host, which is made where there is none. 0: there are too many. */
 static unsigned node_at(struct cluster *cluster, const struct uri_host *host)
 {
-    struct lease_uri uri = lease_uri_member(&cluster->uri, 0);
     unsigned free_number = 0;
 
     for (unsigned i = NODES_MAX; i >= 1; i--) {
@@ -109,6 +108,7 @@ static unsigned node_at(struct cluster *cluster, const struct uri_host *host)
     }
     if (free_number == 0)
         return 0;
+    struct lease_uri uri = lease_uri_member(&cluster->uri, 0);
     struct node *node = cluster->nodes[free_number] = mem_zalloc(sizeof *node);
     node->cluster = cluster;
     node->host = uri.hosts[0] = *host;
@@ -353,6 +353,8 @@ static void route(struct routed *routed, unsigned number, bool asking)
     }
 }
 
+/* A master that a redirect has named may still be connecting. It is waited for as long as the call
+ * has time; then the call is answered with the reason why the master cannot be reached. */
 static void on_later(uv_timer_t *timer)
 {
     struct cluster *cluster = timer->data;
@@ -362,13 +364,28 @@ static void on_later(uv_timer_t *timer)
     list_splice(&due, &cluster->later);
     while ((link = list_pop(&due)) != NULL) {
         struct routed *routed = list_entry(link, struct routed, link);
-        if (now_ms(cluster) >= routed->until_ms)
+        unsigned number = cluster->owners[routed->slot];
+        bool over = now_ms(cluster) >= routed->until_ms;
+        bool connecting = number != 0 && !is_ready(cluster->nodes[number]);
+        if (connecting && !over)
+            list_append(&cluster->later, &routed->link);
+        else if (over && !connecting)
             give_up(routed, "cluster: the slot is being moved, or nobody serves it");
         else
-            route(routed, cluster->owners[routed->slot], false);
+            route(routed, number, false);
     }
     if (list_empty(&cluster->later))
         uv_timer_stop(timer);
+}
+
+static void ask_later(struct routed *routed)
+{
+    struct cluster *cluster = routed->cluster;
+
+    routed->redirects = 0; /* its time is its limit now */
+    list_append(&cluster->later, &routed->link);
+    if (!uv_is_active((uv_handle_t *)&cluster->later_timer))
+        uv_timer_start(&cluster->later_timer, on_later, LATER_MS, LATER_MS);
 }
 
 /* The call is new to the cluster, or is a debt of a node's, which comes back here. */
@@ -395,16 +412,17 @@ static void on_redirect(void *context, struct lease_call *call, struct bytes err
     struct redirect redirect = redirect_read(error, &node->host);
 
     routed->call.answer = LEASE_UNANSWERED;
-    routed->redirects = redirect.kind == REDIRECT_LATER ? 0 : routed->redirects + 1;
-    if (routed->redirects > REDIRECTS_MAX) {
+    if (cluster->closing) { /* neither a timer nor a new master can be waited for now */
+        give_up(routed, "the connection is being closed");
+        return;
+    }
+    if (redirect.kind != REDIRECT_LATER && ++routed->redirects > REDIRECTS_MAX) {
         give_up(routed, "cluster: its masters send us from one to the other");
         return;
     }
     refresh_soon(cluster);
     if (redirect.kind == REDIRECT_LATER) {
-        list_append(&cluster->later, &routed->link);
-        if (!uv_is_active((uv_handle_t *)&cluster->later_timer))
-            uv_timer_start(&cluster->later_timer, on_later, LATER_MS, LATER_MS);
+        ask_later(routed);
         return;
     }
     unsigned number = node_at(cluster, &redirect.to);
@@ -412,13 +430,10 @@ static void on_redirect(void *context, struct lease_call *call, struct bytes err
         cluster->unowned -= cluster->owners[routed->slot] == 0 && number != 0;
         cluster->owners[routed->slot] = (uint8_t)number;
     }
-    if (number != 0 && !is_ready(cluster->nodes[number])) { /* it was not known: it connects */
-        list_append(&cluster->later, &routed->link);
-        if (!uv_is_active((uv_handle_t *)&cluster->later_timer))
-            uv_timer_start(&cluster->later_timer, on_later, LATER_MS, LATER_MS);
-        return;
-    }
-    route(routed, number, redirect.kind == REDIRECT_ASK);
+    if (number != 0 && !is_ready(cluster->nodes[number])) /* it was not known: it connects */
+        ask_later(routed);
+    else
+        route(routed, number, redirect.kind == REDIRECT_ASK);
 }
 
 static const struct node_events node_events = {.on_ready = on_ready, .on_redirect = on_redirect};
@@ -587,8 +602,8 @@ struct lease_provider *lease_cluster_new(const struct lease_uri *uri,
     list_init(&cluster->later);
     chance_hex(surroundings->chance, cluster->origin, SCRIPT_ORIGIN_LEN);
     snprintf(cluster->channel, sizeof cluster->channel, "%s:wake", uri->prefix);
-    cluster->self = (struct script_self){uri->prefix, cluster->channel, cluster->origin, true};
-    cluster->self.prefix = cluster->uri.prefix;
+    cluster->self =
+        (struct script_self){cluster->uri.prefix, cluster->channel, cluster->origin, true};
     init_timer(cluster, &cluster->refresh_timer);
     init_timer(cluster, &cluster->later_timer);
     init_timer(cluster, &cluster->first_timer);

@@ -25,8 +25,9 @@
 #include "fence/base/mem.h"
 
 #define READ_SIZE          (16 * 1024)
-#define UNREAD_BYTES_MAX   (1024 * 1024) /* of a reply that is not complete */
-#define ARRAY_ELEMENTS_MAX 1024          /* ROLE: one for each replica */
+#define UNREAD_BYTES_MAX   (1024 * 1024) /* of a string or a number that is not complete */
+#define REPLY_BYTES_MAX    (16 * 1024 * 1024)
+#define ARRAY_ELEMENTS_MAX 16384 /* CLUSTER SLOTS: one for each slot at most */
 #define READS_AT_END       64
 
 struct wire {
@@ -38,7 +39,8 @@ struct wire {
     char *tls_name;
     struct buf out, sealed; /* to be sent; `sealed` comes first and is what TLS has made of it */
     redisReader *reader;
-    redisReplyObjectFunctions functions;                          /* hiredis's, but for arrays: */
+    size_t reply_bytes;                  /* that have come of a reply which is not complete */
+    redisReplyObjectFunctions functions; /* hiredis's, but for arrays: */
     void *(*make_array)(const redisReadTask *task, int elements); /* hiredis's */
     struct buf asked;    /* void *: the requests without a reply, the oldest first, ... */
     size_t asked_first;  /* ... from here on (in bytes) */
@@ -167,17 +169,19 @@ static void read_replies(struct wire *wire, struct bytes arrived)
 
     if (arrived.len == 0)
         return;
+    wire->reply_bytes += arrived.len;
     int status = redisReaderFeed(wire->reader, arrived.data, arrived.len);
     while (status == REDIS_OK && !wire->gone) {
         status = redisReaderGetReply(wire->reader, &reply);
         if (status != REDIS_OK || reply == NULL)
             break;
+        wire->reply_bytes = 0;
         deliver(wire, reply);
         freeReplyObject(reply);
     }
     if (status != REDIS_OK)
         end(wire, wire->reader->errstr);
-    else if (wire->reader->len > UNREAD_BYTES_MAX)
+    else if (wire->reader->len > UNREAD_BYTES_MAX || wire->reply_bytes > REPLY_BYTES_MAX)
         end(wire, "a reply without end");
 }
 

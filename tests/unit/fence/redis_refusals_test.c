@@ -60,7 +60,15 @@ RIG_TEST(a_redis_that_is_full_is_told_and_entered_later)
 RIG_TEST(what_is_no_redis_is_told_and_harms_nobody)
 {
     char *endless = mem_zalloc(2 * 1024 * 1024), many[8192];
+    struct buf nested = {0};
     memset(endless, '+', 2 * 1024 * 1024);
+    buf_append_text(&nested, "*40\r\n"); /* each part of it is complete */
+    for (int i = 0; i < 40; i++) {
+        buf_append_text(&nested, "$500000\r\n");
+        memset(buf_reserve(&nested, 500000), 'x', 500000);
+        nested.len += 500000;
+        buf_append_text(&nested, "\r\n");
+    }
     memset(many, 0, sizeof many);
     for (size_t i = 0; i < 1000; i++)
         memcpy(many + i * 5, "+OK\r\n", 5);
@@ -72,6 +80,7 @@ RIG_TEST(what_is_no_redis_is_told_and_harms_nobody)
         {many, "SCRIPT LOAD did not answer with a SHA", 5000},
         {"*100000000\r\n", "an array of 100000000 elements", 12},
         {endless, "a reply without end", 2 * 1024 * 1024},
+        {nested.data, "a reply without end", nested.len},
         {"-ERR go away\r\n-ERR\r\n-ERR\r\n-ERR\r\n-ERR\r\n-ERR\r\n", "ERR go away", 44},
         {"", "erver closed the connection", 0},
     };
@@ -84,6 +93,7 @@ RIG_TEST(what_is_no_redis_is_told_and_harms_nobody)
         rig_close(rig);
     }
     free(endless);
+    buf_free(&nested);
 }
 
 /* As many right answers as the greeting asks for, then more. */
