@@ -34,6 +34,7 @@
 #include "fence/lease/redis/wire.h"
 
 #define ADDRESSES_MAX    8
+#define ADDRESS_SIZE     (INET6_ADDRSTRLEN + 1 + UV_IF_NAMESIZE) /* fe80::1%eth0 */
 #define COMMAND_ARGS_MAX 4
 #define QUIET_MS         2000 /* without a message, until a listener checks the connection */
 #define NO_LISTENING_MS  5000 /* until a listener that was refused tries again */
@@ -86,7 +87,7 @@ struct redis_conn {
     struct tls_context *tls; /* NULL: none is needed, or the files are to be read */
 
     struct lookup *lookup; /* under way, or NULL */
-    char addresses[ADDRESSES_MAX][INET6_ADDRSTRLEN];
+    char addresses[ADDRESSES_MAX][ADDRESS_SIZE];
     unsigned addresses_count, addresses_tried;
     struct greeting greeting;
 
@@ -259,11 +260,12 @@ static void connect_next(struct redis_conn *conn)
 
 /* Resolve a name on libuv's threads: the wire's own getaddrinfo would block the loop. */
 
+/* (uv_ip_name would leave out the interface, without which a link-local address is of no use.) */
 static void keep_addresses(struct redis_conn *conn, const struct addrinfo *found)
 {
     for (; found != NULL && conn->addresses_count < ADDRESSES_MAX; found = found->ai_next)
-        if (uv_ip_name(found->ai_addr, conn->addresses[conn->addresses_count],
-                       sizeof *conn->addresses) == 0)
+        if (getnameinfo(found->ai_addr, found->ai_addrlen, conn->addresses[conn->addresses_count],
+                        ADDRESS_SIZE, NULL, 0, NI_NUMERICHOST) == 0)
             conn->addresses_count++;
 }
 
@@ -326,7 +328,7 @@ static void attempt(struct redis_conn *conn, bool last)
             conn->addresses_count = 1; /* its path */
         } else if (inet_pton(AF_INET, host->name, address) == 1 ||
                    inet_pton(AF_INET6, host->name, address) == 1) {
-            snprintf(conn->addresses[0], sizeof conn->addresses[0], "%.45s", host->name);
+            snprintf(conn->addresses[0], ADDRESS_SIZE, "%.45s", host->name);
             conn->addresses_count = 1;
         }
     }

@@ -298,6 +298,39 @@ RIG_TEST(ways_in_unix_socket_name_and_ipv6)
     }
 }
 
+/* Write a link-local address of this machine with its interface. False: there is none. */
+static bool find_link_local(char *out, size_t size)
+{
+    uv_interface_address_t *found;
+    char text[INET6_ADDRSTRLEN];
+    int count = 0;
+
+    out[0] = '\0';
+    assert_int_equal(uv_interface_addresses(&found, &count), 0);
+    for (int i = 0; i < count; i++) {
+        const struct sockaddr_in6 *address = &found[i].address.address6;
+        if (address->sin6_family == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr) &&
+            uv_ip6_name(address, text, sizeof text) == 0)
+            snprintf(out, size, "%s%%%s", text, found[i].name);
+    }
+    uv_free_interface_addresses(found, count);
+    return out[0] != '\0';
+}
+
+RIG_TEST(an_address_may_name_its_interface)
+{
+    char address[128], bind[160];
+
+    if (!find_link_local(address, sizeof address))
+        skip();
+    snprintf(bind, sizeof bind, "127.0.0.1 %s", address);
+    struct service *redis =
+        redis_new((const char *[]){"--protected-mode", "no", "--bind", bind, NULL});
+    rig_open(rig, "redis://[%s]:%d", address, redis->port);
+    expect_a_lease_cycle(rig);
+    service_free(redis);
+}
+
 /* "localhost" is ::1 first on many machines, where this server is not. */
 RIG_TEST(every_address_of_a_name_is_tried)
 {
