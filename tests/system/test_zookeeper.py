@@ -202,11 +202,12 @@ def test_a_release_at_another_daemon_is_told_as_one(place):
 # Logins.
 
 
-def test_a_wrong_login_is_leasedown_and_the_right_one_works(place):
-    right = place.daemon("ann:secret@").client()
+@pytest.mark.parametrize("login", ["ann:secret@", ":secret@"])
+def test_a_wrong_login_is_leasedown_and_the_right_one_works(place, login):
+    right = place.daemon(login).client()
     right("RELEASE", "r", right.token("r"))
-    for login in ("ann:hunter2guess@", "bob:secret@", ""):
-        daemon = place.unreached(login)
+    for wrong in ("ann:hunter2guess@", "bob:secret@", ""):
+        daemon = place.unreached(wrong)
         client = daemon.client()
         assert_leasedown(client, "r", AT_ONCE_SECONDS)
         assert "no permission" in client.info("lease")["lease_service_detail"]

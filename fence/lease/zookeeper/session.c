@@ -335,7 +335,7 @@ struct zk_session *zk_session_open(struct uv_loop_s *loop, const struct zk_clien
         session->resumed = *client->zoo_client_id(resumed->handle);
         session->was_connected = true;
     }
-    if (uri->login.user[0] != '\0') {
+    if (uri->login.password[0] != '\0') { /* the user may be empty */
         session->login = mem_zalloc(sizeof uri->login + 1);
         sprintf(session->login, "%s:%s", uri->login.user, uri->login.password);
     }
