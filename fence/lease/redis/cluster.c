@@ -416,7 +416,7 @@ static void on_redirect(void *context, struct lease_call *call, struct bytes err
         give_up(routed, "the connection is being closed");
         return;
     }
-    if (redirect.kind != REDIRECT_LATER && ++routed->redirects > REDIRECTS_MAX) {
+    if (++routed->redirects > REDIRECTS_MAX) {
         give_up(routed, "cluster: its masters send us from one to the other");
         return;
     }
