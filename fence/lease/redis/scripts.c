@@ -17,7 +17,8 @@
 #include "fence/token.h"
 
 #define KEYS_PER_SCRIPT "2"
-#define SCRIPT_MARK_LEN 16 /* hexadecimal digits of an attempt */
+#define SCRIPT_MARK_LEN 16              /* hexadecimal digits of an attempt */
+#define HELD_MAX_MS     (INT64_MAX / 4) /* of a lock written by hand: sums with it do not overflow */
 
 /* Sets value (as stored; false: there is no lock), token, holder (nil: it cannot be read) and
  * marks: " <attempt>" for each attempt. A call of Redis from Lua takes a microsecond of its one
@@ -221,13 +222,13 @@ static bool is_word(const redisReply *word, const char *text)
     return word->len == strlen(text) && memcmp(word->str, text, word->len) == 0;
 }
 
-/* Believe a grant only if its token can be right. */
+/* Believe a grant only if its token can be right, and its time is what was asked for. */
 static bool granted(struct lease_call *call, int64_t token, int64_t ttl_ms)
 {
     bool due = call->verb == LEASE_GRANT   ? token > call->floor
                : call->verb == LEASE_RENEW ? token == call->token
                                            : false;
-    return due && lease_answer(call, LEASE_GRANTED, token, ttl_ms);
+    return due && ttl_ms == call->ttl_ms && lease_answer(call, LEASE_GRANTED, token, ttl_ms);
 }
 
 static bool is_answer(const redisReply *reply)
@@ -260,13 +261,15 @@ bool script_answer(struct lease_call *call, const struct redisReply *reply)
     bool known = token_parse((struct bytes){number->str, number->len}, &token);
 
     if (is_word(word, "held"))
-        return ttl_ms >= 1 && lease_answer(call, LEASE_HELD, token, ttl_ms);
+        return ttl_ms >= 1 &&
+               lease_answer(call, LEASE_HELD, token, ttl_ms < HELD_MAX_MS ? ttl_ms : HELD_MAX_MS);
     if (is_word(word, "free"))
         return lease_answer(call, LEASE_FREE, 0, 0);
     if (is_word(word, "granted"))
         return known && granted(call, token, ttl_ms);
     if (is_word(word, "own"))
-        return known && call->verb == LEASE_GRANT && lease_answer(call, LEASE_OWN, token, ttl_ms);
+        return known && call->verb == LEASE_GRANT && ttl_ms == call->ttl_ms &&
+               lease_answer(call, LEASE_OWN, token, ttl_ms);
     if (is_word(word, "spent"))
         return lease_answer_down(call, "the tokens of this resource are used up");
     return false;

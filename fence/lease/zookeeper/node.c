@@ -10,6 +10,8 @@
 #include "fence/base/check.h"
 #include "fence/token.h"
 
+#define NODE_TTL_MAX_MS INT32_MAX /* longer than any lease that a daemon grants */
+
 /* One step of a path. ZooKeeper takes neither zeros nor most control characters, nor "." and "..",
  * and text only: so all but plain characters become %XX. */
 static void encode(struct buf *out, struct bytes text)
@@ -112,7 +114,7 @@ bool node_read(struct bytes data, int64_t zxid, struct node_lease *lease)
         return true;
     if (!word(&data, &sign) || !word(&data, &token) || !word(&data, &ttl) ||
         !token_parse(token, &lease->token) || !bytes_to_int64(ttl, &lease->ttl_ms) ||
-        lease->ttl_ms <= 0 || data.len != LEASE_NONCE_LEN)
+        lease->ttl_ms <= 0 || lease->ttl_ms > NODE_TTL_MAX_MS || data.len != LEASE_NONCE_LEN)
         return false;
     memcpy(lease->nonce, data.data, LEASE_NONCE_LEN);
     if (bytes_equal(sign, BYTES_LITERAL("=")))
