@@ -42,7 +42,7 @@
     X(MISUSE, "MISUSE", "the call makes no sense")                                                 \
     X(CANCELLED, "CANCELLED", "the call was cancelled; nothing was applied")
 
-/* The public header repeats these (proxy/client/stockade.h), but for who has them already. */
+/* The public header (proxy/client/stockade.h) defines the same enum, unless this one is there. */
 #define STK_ERROR_DEFINED
 enum stk_error {
     STK_OK = 0,

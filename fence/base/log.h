@@ -44,8 +44,9 @@ struct log {
 bool log_level_parse(const char *text, enum log_level *level);
 /* Return whether lines of this level are written. */
 bool log_takes(const struct log *log, enum log_level level);
-/* Change the level, or the format, from now on, for every thread. */
+/* Change the level from now on, for every thread. */
 void log_set_level(struct log *log, enum log_level level);
+/* Change the format from now on, for every thread. */
 void log_set_format(struct log *log, enum log_format format);
 
 /* Open a file to append lines to. -1: errno says why. */

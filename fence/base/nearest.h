@@ -15,7 +15,9 @@ struct nearest {
     size_t slips;         /* between the two */
 };
 
+/* Begin a search for the word that is nearest to `written`. */
 struct nearest nearest_to(struct bytes written);
+/* Offer a word; it is borrowed. */
 void nearest_offer(struct nearest *nearest, const char *word);
 
 #endif

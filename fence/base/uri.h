@@ -29,12 +29,12 @@ struct uri_host {
 
 #define URI_HOST_TEXT_MAX (sizeof(struct uri_host) + 8)
 
-/* What follows the scheme, or any other beginning, or NULL: the text begins otherwise. */
+/* Return what follows `scheme`, or any other beginning; NULL: the text begins otherwise. */
 const char *uri_after(const char *text, const char *scheme);
 bool uri_host_equal(const struct uri_host *a, const struct uri_host *b);
 /* "127.0.0.1:7379", "[::1]:7379". Returns `out`. */
 const char *uri_host_text(const struct uri_host *host, char out[URI_HOST_TEXT_MAX]);
-/* The URI, whatever it looks like, without its passwords: for logs. */
+/* Append the URI with *** for its login and passwords, for logs, even if it is not well-formed. */
 void uri_append_masked(struct buf *out, const char *uri);
 
 /* Each uri_take_... reads one part and moves behind it. Where it returns false the text is wrong:

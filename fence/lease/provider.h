@@ -59,17 +59,17 @@ struct lease_call {
     struct bytes resource;           /* borrowed until answered */
     char nonce[LEASE_NONCE_LEN + 1]; /* the owner, as the service stores it */
     int64_t token;                   /* RENEW, RELEASE: whose; RELEASE of an attempt: 0, any */
-    uint64_t attempt;                /* RELEASE: only this attempt gives up, and who entered the
-                                        lease beside it keeps it; 0: the token's lease is over.
-                                        GRANT: the provider's name for this attempt; 0: it has
-                                        no need of one */
+    uint64_t attempt;                /* GRANT: set by the provider, its name for this attempt; 0:
+                                        it has no need of one. RELEASE: only what this attempt
+                                        was granted is given back, and other attempts that share
+                                        the lease keep it; 0: the token's lease is over */
     int64_t ttl_ms;                  /* GRANT, RENEW; RELEASE: what may be left of the lease: so
                                         long a release that was not delivered is remembered */
     int64_t asked_ms;                /* GRANT, RENEW, QUERY: now, or earlier, on the caller's
                                         clock, for answer_until_ms */
     int64_t floor;                   /* GRANT: the store's; mint above it */
     int64_t void_token;              /* GRANT: a lock of `nonce` with this token counts as free,
-                                        the store does not stand behind it; 0 = none */
+                                        since the store has not recorded it; 0: none */
     bool reentry_only;               /* GRANT: others wait; enter again or leave it alone */
     bool waits;                      /* GRANT: where another holds it, the caller will ask again,
                                         and keeps its place if the service has a line */
@@ -81,8 +81,8 @@ struct lease_call {
     enum lease_answer answer;
     int64_t answer_token;
     int64_t answer_ttl_ms; /* HELD: left when the service looked, at least 1: when to ask again */
-    /* GRANTED, OWN, HELD: on the caller's clock, and never later than the end by the service's own:
-     * what anybody is told to be left counts to here. */
+    /* GRANTED, OWN, HELD: the lease's end on the caller's clock, never later than by the service's
+     * own clock. The time left that clients are told runs to here. */
     int64_t answer_until_ms;
     char reason[128]; /* DOWN: why, for people */
 
@@ -96,8 +96,8 @@ struct lease_health {
     bool up;
     char detail[160]; /* "redis 127.0.0.1:6379: ready", or why it is down */
     uint64_t calls, failures, reconnects;
-    bool watching; /* news from other daemons arrive */
-    uint64_t news; /* so many have */
+    bool watching; /* it would hear of what other daemons do */
+    uint64_t news; /* heard from other daemons so far */
 };
 
 /* What another daemon that shares the service has done to a lease. News may be lost, late or

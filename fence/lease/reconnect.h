@@ -57,13 +57,14 @@ void reconnect_up(struct reconnect *reconnect);
  * each failure in a row, from 50 ms to 2 s, and takes between half and all of that, so that daemons
  * which lost the same service spread out. */
 int64_t reconnect_down(struct reconnect *reconnect, const char *reason);
-/* Only say why there is no connection, such as where another address is tried at once. */
+/* Note why there is no connection, where no pause follows: the next address is tried at once. */
 void reconnect_set_reason(struct reconnect *reconnect, const char *reason);
-/* The service answers with an error; with something else again. True: this is a change. */
+/* The service answers with an error. True: it did not before. */
 bool reconnect_refused(struct reconnect *reconnect, const char *why);
+/* The service does as asked. True: it answered with an error before. */
 bool reconnect_accepted(struct reconnect *reconnect);
 
-/* Log that the service is ready, or down; only if that was not the last thing said. */
+/* Log that the service is ready, or down, unless the last line has said so already. */
 void reconnect_log_up(struct reconnect *reconnect);
 void reconnect_log_down(struct reconnect *reconnect, const char *why);
 
@@ -74,12 +75,12 @@ const char *reconnect_reason(const struct reconnect *reconnect);
 void reconnect_health(const struct reconnect *reconnect, bool answers, int64_t retry_at_ms,
                       struct lease_health *health);
 
-/* When the wait for an answer that is due at `deadline_ms` ends. As long as the service answers
- * something it is not silent, so this may be later: by up to four times the timeout. */
+/* Return until when to wait for an answer that is due at `deadline_ms`. While the service answers
+ * other requests this is later than that, by up to four times the timeout. */
 int64_t reconnect_due_ms(const struct reconnect *reconnect, int64_t deadline_ms);
-/* Has the wait that ended at `due_ms` been in vain? Not yet where we come late ourselves: then the
- * answer may be waiting in the socket, and is read before the verdict. Ask again at
- * `grace_until_ms`. */
+/* Return whether an answer that was due at `due_ms` is overdue. If this process itself is late, the
+ * answer may already be in the socket: the first call then returns false and sets `grace_until_ms`,
+ * when to ask again, so that the socket is read before. */
 bool reconnect_is_overdue(struct reconnect *reconnect, int64_t due_ms);
 
 /* See lease_on_first_attempt. An attempt counts as failed after a second. */

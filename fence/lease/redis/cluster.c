@@ -144,7 +144,7 @@ static void close_node(struct node *node)
     node->closing = true;
     node->cluster->reconnects += lease_provider_health(node->provider).reconnects;
     if (node->cluster->asked == node)
-        node->cluster->asked = NULL; /* its answer is told first, and counts for nobody */
+        node->cluster->asked = NULL; /* on_slots ignores what it still answers */
     lease_provider_close(node->provider, on_node_closed, node);
 }
 
@@ -158,14 +158,14 @@ static void refresh_in(struct cluster *cluster, int64_t time_ms)
         uv_timer_start(&cluster->refresh_timer, on_refresh_due, (uint64_t)time_ms, 0);
 }
 
-/* Some turn of the loop later at the earliest, and not more often than that. */
+/* Ask for the map in REFRESH_SOON_MS, unless that is under way or due sooner. */
 static void refresh_soon(struct cluster *cluster)
 {
     if (cluster->asked == NULL && uv_timer_get_due_in(&cluster->refresh_timer) > REFRESH_SOON_MS)
         refresh_in(cluster, REFRESH_SOON_MS);
 }
 
-/* The next one that is ready, round the table. 0: none is. */
+/* Return the number of the next ready node behind `after`, in a circle; 0: none is ready. */
 static unsigned next_ready(const struct cluster *cluster, unsigned after)
 {
     for (unsigned i = 1; i <= NODES_MAX; i++) {
@@ -210,7 +210,8 @@ static void end_first(struct cluster *cluster)
         on_first(cluster->first_context);
 }
 
-/* Masters of an earlier map: an answer or a debt may still be on its way there. */
+/* Close masters that no longer serve a slot, but only after some more maps without them: an answer
+ * or a debt may still be on its way there. */
 static void forget_absent(struct cluster *cluster)
 {
     for (unsigned i = 1; i <= NODES_MAX; i++) {
@@ -477,7 +478,7 @@ static void cluster_health(const struct lease_provider *base, struct lease_healt
                  cluster->has_map ? cluster->unowned : (unsigned)SLOTS);
 }
 
-/* News of all nodes are heard at each. */
+/* Choose the master to listen at: any, since each passes on the messages of all. */
 static enum redis_located locate(void *context, bool last, struct uri_host *master,
                                  char why[REDIS_WHY_MAX])
 {

@@ -12,8 +12,8 @@
  * out where the host is an address already, or a unix socket. All that differs from role to role
  * stands in the table `roles`: another kind of peer, such as a node of a cluster, is another row.
  *
- * - Whatever goes wrong ends in fail(), which only changes the state. The timer frees the wire, as
- *   the wire's own callbacks must not. So it may outlive the state that it served.
+ * - Whatever goes wrong ends in fail(), which only changes the state. The wire's callbacks must not
+ *   free it, so the timer does, later: until then WAITING still has the wire of before.
  * - Requests are under way only in READY, or while the wire of a failed connection is being freed.
  * - All requests have the same time limit, so the oldest one's deadline is the only one watched. */
 #include "fence/lease/redis/conn.h"
@@ -166,7 +166,7 @@ static void fail(struct redis_conn *conn, const char *reason)
     schedule(conn);
 }
 
-/* Drop what there is and try again at once. */
+/* Drop the connection and try again at once. */
 static void retry_now(struct redis_conn *conn)
 {
     enter(conn, WAITING, 0);
@@ -591,10 +591,10 @@ static void sentinel_on_failed(struct redis_conn *conn, bool refused)
 #define REQUESTER                                                                                  \
     .client_name = "stockade", .on_ready = requester_on_ready, .on_failed = requester_on_failed,   \
     .on_reply = requester_on_reply, .due_ms = requester_due_ms, .check_peer = requester_check_peer
-#define HEARER                                                                                     \
+#define SUBSCRIBER                                                                                 \
     .client_name = "stockade-listener", .on_reply = listener_on_reply, .due_ms = listener_due_ms,  \
     .check_peer = listener_check_peer, .on_master_lost = ignore_master_lost
-#define LISTENER HEARER, .on_ready = listener_on_ready, .on_failed = listener_on_failed
+#define LISTENER SUBSCRIBER, .on_ready = listener_on_ready, .on_failed = listener_on_failed
 
 static const struct role roles[] = {
     [REDIS_REQUESTER] = {REQUESTER, .greeting = GREETING_SCRIPTS,
@@ -605,7 +605,7 @@ static const struct role roles[] = {
                                 .on_master_lost = tell_master_lost},
     [REDIS_MASTER_LISTENER] = {LISTENER, .at_master = true,
                                .greeting = GREETING_ROLE | GREETING_SUBSCRIBE},
-    [REDIS_SENTINEL] = {HEARER, .greeting = GREETING_MASTER | GREETING_SUBSCRIBE,
+    [REDIS_SENTINEL] = {SUBSCRIBER, .greeting = GREETING_MASTER | GREETING_SUBSCRIBE,
                         .on_ready = sentinel_on_ready, .on_failed = sentinel_on_failed},
 };
 

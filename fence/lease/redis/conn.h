@@ -80,15 +80,16 @@ void redis_conn_send_script(struct redis_conn *conn, struct redis_request *reque
                             enum lease_verb verb, bool by_text, const struct script_args *args);
 void redis_conn_send(struct redis_conn *conn, struct redis_request *request, int argc,
                      const char **argv);
-/* The service has answered a request with an error (READONLY, OOM, ...); it has done as asked. */
+/* The service has answered a request with an error (READONLY, OOM, ...). */
 void redis_conn_refused(struct redis_conn *conn, const char *why);
+/* The service has written as asked, so it does not refuse any more. */
 void redis_conn_accepted(struct redis_conn *conn);
-/* Is it ready, and was an error the last word? */
+/* Return whether it is connected and the service still refuses. */
 bool redis_conn_is_refusing(const struct redis_conn *conn);
 
-/* Roles at a master: what `locate` answers may have changed. */
+/* Roles at a master: ask `locate` again, as its answer may have changed. */
 void redis_conn_relocate(struct redis_conn *conn);
-/* Where it is ready: connects once more. A sentinel is asked again in this way. */
+/* If it is ready, drop the connection and make a new one: so a sentinel is asked again. */
 void redis_conn_restart(struct redis_conn *conn);
 
 /* Fail what is under way from a turn of the loop, then free everything and call `closed`. */

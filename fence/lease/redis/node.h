@@ -20,12 +20,12 @@ struct lease_provider *lease_redis_node_new(const struct lease_uri *uri,
                                             const struct script_self *self,
                                             const struct node_events *events, void *context);
 bool node_is_ready(const struct lease_provider *node);
-/* The next call that it is asked is for a slot that is on its way here. */
+/* Ask it this call, whose slot is still on its way here: ASKING goes before it. */
 void node_ask_once(struct lease_provider *node, struct lease_call *call);
 /* While it is ready: send something else than a script. */
 void node_send(struct lease_provider *node, struct redis_request *request, int argc,
                const char **argv);
-/* It owes this release to the cluster. */
+/* Have it deliver this release, until the call's deadline_ms, when its master can be reached. */
 void node_owe(struct lease_provider *node, const struct lease_call *call);
 
 #endif

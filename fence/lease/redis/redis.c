@@ -45,7 +45,7 @@ struct redis_provider {
     struct sentinels *sentinels;           /* NULL: the URI names the Redis itself */
     const struct node_events *node_events; /* of a cluster's master; else NULL */
     void *node_context;
-    bool asking; /* the next call: node_ask_once */
+    bool asking; /* during node_ask_once */
 
     size_t under_way;
     uint64_t attempts;       /* the last one's name; counts on from a random number */
@@ -221,7 +221,7 @@ static bool is_redirect(const struct redis_provider *provider, const struct redi
                REDIRECT_NONE;
 }
 
-/* ASKING's own answer tells nothing. */
+/* Whether ASKING has worked shows in the answer to the call behind it. */
 static void on_asked(struct redis_request *request, const struct redisReply *reply, const char *why)
 {
     (void)request, (void)reply, (void)why;

@@ -16,14 +16,14 @@ struct redisReply;
 /* The slot of the key, or of what is in its first braces, where that is not empty. */
 unsigned slot_of_key(struct bytes key);
 
-/* A range of slots and the master that serves it. `host` is what `asked` says of itself, or the
- * host that was asked, where that does not know its own. */
+/* A range of slots and the master that serves it. */
 struct slot_range {
     unsigned first, last;
     struct uri_host master;
 };
 
-/* Call `each` for the ranges of a reply to CLUSTER SLOTS. False: it is no such reply. */
+/* Call `each` for the ranges of a reply to CLUSTER SLOTS. `asked` is the host that replied: a node
+ * that does not know its own address leaves it out. False: it is no such reply. */
 bool slots_read(const struct redisReply *reply, const struct uri_host *asked,
                 void (*each)(void *context, const struct slot_range *range), void *context);
 
@@ -39,6 +39,7 @@ struct redirect {
     struct uri_host to; /* MOVED, ASK */
 };
 
+/* Read an error reply of the host `asked`, which stands for a host that the error leaves out. */
 struct redirect redirect_read(struct bytes error, const struct uri_host *asked);
 
 #endif

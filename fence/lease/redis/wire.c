@@ -54,7 +54,7 @@ struct wire {
 
 /* The end. */
 
-/* So that it fits into our sentences: "connection refused". The first error counts. */
+/* Keep the first error, in lower case so that it fits into our sentences: "connection refused". */
 static void note_error(struct wire *wire, const char *error)
 {
     if (wire->error[0] != '\0')
@@ -94,7 +94,7 @@ static bool take_asked(struct wire *wire, void **request)
     return true;
 }
 
-/* Tell everybody, once, and close. */
+/* Report the end to every request and the owner, once, and close the socket. */
 static void end(struct wire *wire, const char *error)
 {
     void *request;

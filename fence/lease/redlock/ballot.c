@@ -64,7 +64,7 @@ static int most(const struct ballot *ballot, enum lease_answer answer, int64_t *
     return best;
 }
 
-/* When so many locks of others are over that a quorum is free. */
+/* Return in how many ms so many of the others' locks have ended that a quorum is free. */
 static int64_t free_in_ms(const struct ballot *ballot, const struct tally *tally)
 {
     int64_t ttls_ms[BALLOT_MASTERS_MAX];
@@ -99,8 +99,8 @@ static struct verdict held_verdict(const struct ballot *ballot, const struct tal
     return verdict;
 }
 
-/* A quorum is out of reach: why? One that holds a lease is taken at its word where the asker has no
- * master (`alone`), or the store has recorded the token. */
+/* Say why a quorum is out of reach. A token that a quorum holds counts as another's lease if the
+ * asker was granted nothing (`alone`), or if the store has recorded the token. */
 static struct verdict denied(const struct ballot *ballot, const struct tally *tally, bool alone,
                              int64_t recorded)
 {
@@ -128,9 +128,8 @@ static int64_t largest(const struct ballot *ballot, int64_t floor)
     return token;
 }
 
-/* The locks of a quorum under a token that the store has not recorded need not be one owner's: it
- * is what everybody mints who asks at the same time. So where some masters could be had, it is
- * tried again. */
+/* If a quorum holds a token that the store has not recorded, the locks need not be one owner's: all
+ * who ask at the same time mint the same token. So if some masters granted, it is tried again. */
 static struct verdict count_grant(const struct ballot *ballot, const struct tally *tally,
                                   const struct lease_call *question)
 {
@@ -140,13 +139,13 @@ static struct verdict count_grant(const struct ballot *ballot, const struct tall
 
     if (own >= tally->quorum)
         return (struct verdict){.outcome = BALLOT_OWN, .token = token};
-    /* Where he has entered at one of them it is his lease by an earlier attempt, perhaps elsewhere,
-     * which is not this one's to give back as a whole. */
+    /* If one of them says OWN, an earlier attempt of the owner took the lease, perhaps at another
+     * daemon. Then this attempt must not give back the whole lease: it is OWN, not GRANTED. */
     if (most(ballot, LEASE_GRANTED, &token) >= tally->quorum && is_fresh(token, question->floor))
         return (struct verdict){.outcome = agreeing(ballot, LEASE_OWN, token) > 0 ? BALLOT_OWN
                                                                                   : BALLOT_GRANTED,
                                 .token = token};
-    /* It may have been told of its lease, and asks again: a new token would outdate that one. */
+    /* The owner may have been told of this lease already; a new token would make that one stale. */
     if (own > 0 && own + tally->count[LEASE_UNANSWERED] >= tally->quorum)
         return open_verdict();
     if (has >= tally->quorum)
@@ -156,7 +155,7 @@ static struct verdict count_grant(const struct ballot *ballot, const struct tall
     return denied(ballot, tally, has == 0, question->floor);
 }
 
-/* Only who has a quorum already enters again. */
+/* An owner enters again only if it holds a quorum already. */
 static struct verdict count_reentry(const struct ballot *ballot, const struct tally *tally)
 {
     int64_t token;

@@ -46,7 +46,7 @@ struct zk_connection {
     bool timer_closed;
     struct zk_request greeting;
     bool greeting_under_way, base_made;
-    bool silent; /* it has not answered in time, and nothing else since */
+    bool silent; /* a call was not answered in time, and no answer has come since */
 
     /* The servers' wall clock less our own clock, as of the last write; at least this much. */
     int64_t server_ahead_ms;
@@ -74,7 +74,7 @@ const char *zk_connection_why(const struct zk_connection *connection);
 void zk_connection_health(const struct zk_connection *connection, struct lease_health *health);
 /* A request has been answered with `rc`. */
 void zk_connection_heard(struct zk_connection *connection, int rc);
-/* It failed with `rc`: says why. Notes where ZooKeeper itself refuses. */
+/* A request has failed with `rc`: write why. If ZooKeeper itself refused, that is noted. */
 void zk_connection_refused(struct zk_connection *connection, int rc, char *why, size_t why_size);
 /* Something was written just now, at `mtime_ms` by the servers' clock. */
 void zk_connection_note_time(struct zk_connection *connection, int64_t mtime_ms);

@@ -15,7 +15,7 @@
  * - Where an owner enters or renews a lease here that another daemon took, its znode moves to this
  *   daemon with its number, in one transaction. It would end with the other's session otherwise.
  * - A znode of ours that is not known here, because its creation was not answered, is a stray. It
- * is removed when it is seen.
+ *   is removed when it is seen.
  *
  * Where the connection is lost on the way the call is answered DOWN. Nobody knows then whether a
  * change was made, so the resource is read again before anything counts. */

@@ -51,14 +51,14 @@ void zk_task_add(struct zk_task *task);
  * same, and a grant that comes of it is given back. */
 void zk_task_abandon(struct zk_task *task, const char *why);
 
-/* The lease or the place is over, or a stray znode may be there. Only while ready. */
+/* Remove the lease or the place if it is over, and strays. Only while ready. */
 void zk_recipe_tidy(struct zk_resource *resource);
-/* Only while ready. */
+/* Take a place in line, or see what has happened in front of it. Only while ready. */
 void zk_recipe_line_up(struct zk_resource *resource);
 /* A znode that may be the predecessor has changed or is gone. */
 void zk_recipe_line_moved(struct zk_resource *resource, const char *node);
-/* A release that cannot be delivered now: the lease is over all the same, and is removed when
- * ZooKeeper is back. Harmless for other calls. */
+/* If the call is a release of the lease held here, which cannot be delivered now, let the lease be
+ * over: it is removed when ZooKeeper is back. */
 void zk_recipe_owe_release(struct zk_resource *resource, const struct lease_call *call);
 
 #endif

@@ -77,7 +77,7 @@ struct zk_resources {
 void zk_resources_init(struct zk_resources *all, struct lease_provider *provider,
                        struct zk_connection *connection,
                        void (*on_over)(struct zk_resource *resource));
-/* What is over is looked for again: the connection is ready. */
+/* The connection is ready: remove what is over from now on, and tell what was lost meanwhile. */
 void zk_resources_ready(struct zk_resources *all);
 /* The session is over, and with it all leases and places. */
 void zk_resources_session_over(struct zk_resources *all);
@@ -85,8 +85,9 @@ void zk_resources_watches_lost(struct zk_resources *all);
 /* Free everything but `all` itself, then call `closed`. No task is left. */
 void zk_resources_close(struct zk_resources *all, void (*closed)(void *context), void *context);
 
-struct zk_resource *zk_resource_of(struct zk_resources *all, struct bytes name); /* made if new */
-/* NULL: not kept. */
+/* Find the resource, or make it. */
+struct zk_resource *zk_resource_of(struct zk_resources *all, struct bytes name);
+/* Find the resource; NULL: it is not kept. */
 struct zk_resource *zk_resource_find(struct zk_resources *all, struct bytes name);
 /* The resource whose znode this is, and the znode's name. NULL: not kept. */
 struct zk_resource *zk_resource_at(struct zk_resources *all, const char *path, const char **name);
@@ -102,21 +103,23 @@ static inline bool zk_is_in_line(const struct zk_resource *resource)
     return resource->place.node.text[0] != '\0';
 }
 
-/* It is ours and as it says there, until then. */
+/* Note that this daemon holds the lease, as it was written to this node, until `until_ms`. */
 void zk_hold(struct zk_resource *resource, const struct node_name *node,
              const struct node_lease *lease, int32_t version, int64_t until_ms);
-void zk_hold_end(struct zk_resource *resource); /* as if its time were over */
+/* Let the lease be over now: its znode is removed when its turn comes. */
+void zk_hold_end(struct zk_resource *resource);
 void zk_hold_forget(struct zk_resource *resource);
-/* Have its end told as news. */
+/* Watch the lease's znode, so that its end is told as news. */
 void zk_hold_watch(struct zk_resource *resource);
 /* A watched znode is gone, or has been written. Returns whether it is the lease's. */
 bool zk_hold_changed(struct zk_resource *resource, const char *node, bool removed);
 
 void zk_place_take(struct zk_resource *resource, const struct node_name *node, int64_t zxid);
-void zk_place_keep(struct zk_resource *resource); /* somebody asks for it: for a while */
+/* Somebody waits: keep the place in line for a while longer. */
+void zk_place_keep(struct zk_resource *resource);
 void zk_place_forget(struct zk_resource *resource);
 
-/* The lease that had this token has ended. */
+/* Tell those who watch that the lease with this token has ended. */
 void zk_tell(struct zk_resource *resource, int64_t token, bool revoked);
 
 #endif
