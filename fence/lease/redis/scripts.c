@@ -18,7 +18,7 @@
 
 #define KEYS_PER_SCRIPT "2"
 #define SCRIPT_MARK_LEN 16              /* hexadecimal digits of an attempt */
-#define HELD_MAX_MS     (INT64_MAX / 4) /* of a lock written by hand: sums with it do not overflow */
+#define HELD_MAX_MS     (INT64_MAX / 4) /* of a lock written by hand: no sum with it overflows */
 
 /* Sets value (as stored; false: there is no lock), token, holder (nil: it cannot be read) and
  * marks: " <attempt>" for each attempt. A call of Redis from Lua takes a microsecond of its one
