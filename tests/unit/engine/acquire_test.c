@@ -51,6 +51,15 @@ WORLD_TEST(tokens_rise_where_the_lease_service_lost_everything)
     }
 }
 
+/* P6: once is once, whatever the lease service forgets meanwhile. */
+WORLD_TEST(a_repeat_gets_its_lease_where_the_lease_service_has_lost_the_lock)
+{
+    assert_says(world, 1, "ACQUIRE k 100 ID a", GRANT(1, 100));
+    lease_service_lose_all(world->service);
+    assert_says(world, 2, "ACQUIRE k 100 ID a", GRANT(1, 100));
+    assert_says(world, 1, "FENCED 1 SET k v", "+OK\r\n");
+}
+
 WORLD_TEST(state_lost_after_the_floor_was_read_costs_a_round_and_no_token)
 {
     lease_service_mark(world->service);
