@@ -31,5 +31,8 @@ enum sql_kind sql_kind(struct bytes statement);
 const char *sql_text_refuses(struct bytes statement);
 /* Is there nothing but blanks, comments and semicolons? */
 bool sql_text_is_blank(struct bytes rest);
+/* Does it have this word anywhere, quoted or not, in letters of either case? `word` is of more than
+ * one character, and its last one occurs there as it is. */
+bool sql_text_has(struct bytes statement, const char *word);
 
 #endif

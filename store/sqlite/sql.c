@@ -185,6 +185,7 @@ static void enter(struct sql *sql, const struct sql_call *call, enum sql_kind ki
 {
     sql->verdict.right = call->right;
     sql->verdict.own_hidden = call->own_hidden;
+    sql->verdict.names_guard = sql_text_has(call->statement, SQL_GUARD_NAME);
     sql->defines = kind == SQL_DEFINITION;
     sql->over_memory = false;
     sql->limit_ms = call->time_limit_ms;

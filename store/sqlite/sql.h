@@ -22,6 +22,8 @@ enum stk_error sql_run(struct store_txn *txn, struct sql_call *call);
 
 /* sql_authorizer.c */
 
+#define SQL_GUARD_NAME "stockade_guard_" /* begins the names of a guard's triggers */
+
 struct sql_verdict {
     const struct transaction *txn; /* whose guards count */
 
@@ -29,6 +31,7 @@ struct sql_verdict {
     bool active; /* a user's statement is compiled or run; else Stockade's own, which may do all */
     enum sql_right right;
     bool own_hidden;        /* as struct sql_call has it */
+    bool names_guard;       /* SQL_GUARD_NAME is in the statement's text */
     enum stk_error refusal; /* the first one, which counts */
     char *why;              /* explains it; SQL_WHY_MAX bytes */
 };

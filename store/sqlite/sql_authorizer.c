@@ -3,7 +3,8 @@
  * each table, column, function and object in it, also for those inside views and triggers, and says
  * which of these it is inside of (`inside`: the innermost). There it gives the name of a WITH query
  * in just the same way, so a name alone proves nothing: what may be read inside one of Stockade's
- * own views is listed to the column. */
+ * own views is listed to the column. Inside a guard's triggers more is allowed, so whoever has their
+ * name in a statement's text, where a WITH query may bear it, is not taken for one. */
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #include "store/sqlite/sql.h"
 
 #define OWN       "stockade_"
-#define OWN_GUARD "stockade_guard_" /* begins the names of a guard's triggers */
+#define OWN_GUARD SQL_GUARD_NAME
 
 /* The public views, and what they read; and what a guard's triggers read. */
 static const struct {
@@ -66,8 +67,16 @@ static bool has_column(const char *columns, const char *column)
     return strcasestr(columns, word) != NULL;
 }
 
+/* Is what is being compiled a trigger of a guard's? A user's statement may call a query of its own
+ * by such a name, but then has it in its text. */
+static bool is_in_guard(const struct sql_verdict *verdict, const char *inside)
+{
+    return !verdict->names_guard && begins(inside, OWN_GUARD);
+}
+
 /* An empty `column`: rows are only counted. SQLite does not say inside what, then. */
-static bool may_read(const char *inside, const char *table, const char *column)
+static bool may_read(const struct sql_verdict *verdict, const char *inside, const char *table,
+                     const char *column)
 {
     for (size_t i = 0; i < READABLE; i++) {
         bool guard = strcmp(readable[i].inside, OWN_GUARD) == 0;
@@ -75,7 +84,7 @@ static bool may_read(const char *inside, const char *table, const char *column)
             continue;
         if (column[0] == '\0' && !guard)
             return true;
-        if ((guard ? begins(inside, OWN_GUARD) : is(inside, readable[i].inside)) &&
+        if ((guard ? is_in_guard(verdict, inside) : is(inside, readable[i].inside)) &&
             has_column(readable[i].columns, column))
             return true;
     }
@@ -119,9 +128,14 @@ static int read_column(struct sql_verdict *verdict, const char *table, const cha
         "sqlite_stmt", "sqlite_dbpage", "sqlite_dbdata", "sqlite_dbptr",
         "dbstat",      "bytecode",      "tables_used",   NULL};
 
-    if (is_own(table) && !is_public_view(table) && !may_read(inside, table, column))
+    if (is_own(table) && verdict->names_guard && begins(inside, OWN_GUARD))
+        return deny(verdict, STK_NOPERM,
+                    "%s is out of reach of a statement with " OWN_GUARD
+                    " in its text: send that as a parameter",
+                    table);
+    if (is_own(table) && !is_public_view(table) && !may_read(verdict, inside, table, column))
         return deny_own(verdict, table);
-    if (is_own(table) && verdict->own_hidden && !begins(inside, OWN_GUARD))
+    if (is_own(table) && verdict->own_hidden && !is_in_guard(verdict, inside))
         return deny(verdict, STK_NOPERM, "%s names all resources: to read it takes %%R~*", table);
     for (size_t i = 0; hidden[i] != NULL; i++)
         if (is(table, hidden[i]))
@@ -180,13 +194,13 @@ static int call_function(struct sql_verdict *verdict, const char *name, const ch
 {
     /* Files, pointers, the process's log; and json_patch, which takes the product of its sizes. */
     static const char *const hidden[] = {
-        "load_extension", "fts3_tokenizer", "sqlite_log", "json_patch",
+        "load_extension", "fts3_tokenizer", "sqlite_log", "json_patch", "jsonb_patch",
         "readfile",       "writefile",      "edit",       NULL};
 
     for (size_t i = 0; hidden[i] != NULL; i++)
         if (is(name, hidden[i]))
             return deny(verdict, STK_NOPERM, "%s() is out of SQL's reach", name);
-    return is_own(name) && !begins(inside, OWN_GUARD) ? deny_own(verdict, name) : SQLITE_OK;
+    return is_own(name) && !is_in_guard(verdict, inside) ? deny_own(verdict, name) : SQLITE_OK;
 }
 
 /* Is it one of those that SQLite reports in this way for temporary objects, too? */
@@ -213,13 +227,16 @@ int sql_authorize(void *context, int action, const char *a, const char *b, const
     case SQLITE_INSERT:
     case SQLITE_UPDATE:
     case SQLITE_DELETE: return change_rows(verdict, action, a);
-    case SQLITE_CREATE_TABLE:
     case SQLITE_CREATE_VIEW:
+        /* Whoever uses it does not have its text in the statement's. */
+        return verdict->names_guard ? deny_own(verdict, OWN_GUARD) : define(verdict, a, NULL, false);
+    case SQLITE_CREATE_TABLE:
     case SQLITE_DROP_VIEW: return define(verdict, a, NULL, false);
     case SQLITE_CREATE_INDEX:
     case SQLITE_DROP_INDEX:
     case SQLITE_DROP_TRIGGER: return define(verdict, a, b, false);
-    case SQLITE_CREATE_TRIGGER: return define(verdict, a, b, true);
+    case SQLITE_CREATE_TRIGGER:
+        return verdict->names_guard ? deny_own(verdict, OWN_GUARD) : define(verdict, a, b, true);
     case SQLITE_DROP_TABLE: return define(verdict, a, a, true);
     case SQLITE_ALTER_TABLE: return define(verdict, NULL, b, true);
     case SQLITE_REINDEX:

@@ -97,6 +97,16 @@ RIG_TEST(stockades_tables_are_neither_read_nor_written)
         "WITH stockade_values AS (SELECT id FROM stockade_hash) SELECT * FROM stockade_values",
         "WITH stockade_guard_x AS (SELECT id FROM stockade_hash) SELECT * FROM stockade_guard_x",
         "WITH x AS (SELECT id FROM stockade_resource) SELECT * FROM x AS stockade_values",
+        "WITH stockade_guard_x AS (SELECT name FROM stockade_resource)"
+        " SELECT * FROM stockade_guard_x",
+        "WITH \"Stockade_GUARD_insert_guarded\" AS (SELECT * FROM stockade_meta)"
+        " SELECT * FROM stockade_guard_insert_guarded",
+        "WITH 'stockade_guard_x' AS (SELECT count(*) FROM stockade_resource WHERE token > 0)"
+        " SELECT * FROM stockade_guard_x",
+        "WITH stockade_guard_x AS (SELECT stockade_guard('', 1, 2, x'') AS a)"
+        " SELECT a FROM stockade_guard_x",
+        "WITH stockade_guard_x AS (SELECT value AS a FROM stockade_meta)"
+        " INSERT INTO t SELECT a FROM stockade_guard_x",
         "SELECT * FROM window",
         "INSERT INTO stockade_meta VALUES('a', 1)",
         "INSERT INTO stockade_values VALUES('a', 1)",
@@ -157,6 +167,11 @@ RIG_TEST(what_one_user_may_is_not_what_the_next_one_may)
         assert_string_equal(sql_do(rig, &all), "2;");
         sql_expect(sql_do(rig, &some), "NOPERM ", "names all resources");
     }
+    struct ask guise = ask_of(SQL_MAY_READ, "WITH stockade_guard_x AS (SELECT CAST(name AS TEXT)"
+                                            " FROM stockade_resource)"
+                                            " SELECT * FROM stockade_guard_x");
+    guise.call.own_hidden = true;
+    sql_expect(sql_do(rig, &guise), "NOPERM ", "in its text");
     sql_define(rig, "CREATE TABLE numbered(id INTEGER PRIMARY KEY AUTOINCREMENT)");
     struct ask admin = ask_of(SQL_MAY_DEFINE, "DELETE FROM sqlite_sequence"), user = admin;
     user.call.right = SQL_MAY_WRITE;
@@ -171,6 +186,8 @@ RIG_TEST(nothing_of_stockades_can_be_made_altered_or_dropped)
         "CREATE TABLE IF NOT EXISTS \"STOCKADE_x\"(a)",
         "CREATE TABLE [stockade_x] AS SELECT 1",
         "CREATE VIEW stockade_x AS SELECT 1",
+        "CREATE VIEW x AS WITH stockade_guard_x AS (SELECT name FROM stockade_resource)"
+        " SELECT * FROM stockade_guard_x",
         "CREATE INDEX stockade_x ON t(a)",
         "CREATE INDEX x ON stockade_resource(owner)",
         "CREATE UNIQUE INDEX x ON stockade_resource(token)",

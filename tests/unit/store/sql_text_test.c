@@ -95,3 +95,13 @@ TEST(length_and_zero_bytes_are_bounded)
     assert_non_null(sql_text_refuses((struct bytes){"SELECT 1\0", 9}));
     assert_null(sql_text_refuses((struct bytes){NULL, 0}));
 }
+
+TEST(a_word_is_found_anywhere_in_either_case)
+{
+    assert_true(sql_text_has(bytes_of("SELECT \"a_B_c\""), "b_"));
+    assert_true(sql_text_has(bytes_of("b_"), "b_"));
+    assert_true(sql_text_has(bytes_of("_bb_"), "B_"));
+    assert_false(sql_text_has(bytes_of("_b"), "b_"));
+    assert_false(sql_text_has(bytes_of("_"), "b_"));
+    assert_false(sql_text_has((struct bytes){NULL, 0}, "b_"));
+}
