@@ -49,6 +49,25 @@ static void run_one(struct reader *reader, struct store_op *op)
     reader_answer(txn, op, &reader->outage, reader->path, reader->log);
 }
 
+/* Where SQLite does not end a read transaction by a COMMIT, it has to be rolled back: what comes
+ * next would see the past. False: not even that. */
+static bool end(struct transaction *txn)
+{
+    transaction_settle(txn);
+    if (sqlite3_get_autocommit(txn->db) == 0)
+        (void)transaction_commit(txn);
+    if (sqlite3_get_autocommit(txn->db) == 0)
+        (void)transaction_run(txn, STATEMENT_ROLLBACK);
+    transaction_ended(txn);
+    return sqlite3_get_autocommit(txn->db) != 0;
+}
+
+static void fail_all(struct reader *reader, struct list *batch, const char *why)
+{
+    for (struct list *at = batch->next; at != batch; at = at->next)
+        reasons_fail(reader->txn.reasons, list_entry(at, struct store_op, link), why);
+}
+
 void reader_run(struct reader *reader, struct list *batch)
 {
     struct transaction *txn = &reader->txn;
@@ -56,8 +75,11 @@ void reader_run(struct reader *reader, struct list *batch)
     char why[STORE_WHY_MAX];
 
     if (files_broken(reader->files) && files_why(reader->files, why)) {
-        for (struct list *at = batch->next; at != batch; at = at->next)
-            reasons_fail(txn->reasons, list_entry(at, struct store_op, link), why);
+        fail_all(reader, batch, why);
+        return;
+    }
+    if (!end(txn)) { /* the last time, it did not succeed */
+        fail_all(reader, batch, txn->reason);
         return;
     }
     cache_ahead_start(&ahead, txn->names, batch->next, batch);
@@ -65,8 +87,5 @@ void reader_run(struct reader *reader, struct list *batch)
         cache_ahead_step(&ahead);
         run_one(reader, list_entry(at, struct store_op, link));
     }
-    transaction_settle(txn);
-    if (sqlite3_get_autocommit(txn->db) == 0)
-        (void)transaction_commit(txn);
-    transaction_ended(txn);
+    (void)end(txn);
 }

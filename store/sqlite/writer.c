@@ -431,10 +431,37 @@ static void catch_up(struct writer *writer)
     (void)roll_back(writer);
 }
 
+/* Begin to read. False: the file is not as the writer knows it, or SQLite failed. */
+static bool begin_read(struct writer *writer)
+{
+    int64_t version = 0;
+
+    writer->latest = transaction_begin(&writer->txn, STATEMENT_BEGIN_READ, &version) &&
+                     version == writer->data_version;
+    return writer->latest;
+}
+
+/* SQLite ends the transaction where the disk fails. What is read after that begins another one, or
+ * fails for the same reason. */
+static void begin_read_again(struct writer *writer)
+{
+    struct transaction *txn = &writer->txn;
+    char why[sizeof txn->reason];
+    int code = txn->code;
+
+    memcpy(why, txn->reason, sizeof why);
+    transaction_ended(txn);
+    if (begin_read(writer))
+        return;
+    (void)roll_back(writer);
+    txn->failed = true;
+    txn->code = code;
+    memcpy(txn->reason, why, sizeof why);
+}
+
 bool writer_read(struct writer *writer, struct list *batch)
 {
     struct transaction *txn = &writer->txn;
-    int64_t version = 0;
 
     if (files_broken(writer->files))
         return false;
@@ -443,15 +470,15 @@ bool writer_read(struct writer *writer, struct list *batch)
         return false;
     }
     set_waits(writer, false);
-    bool reads =
-        transaction_begin(txn, STATEMENT_BEGIN_READ, &version) && version == writer->data_version;
-    writer->latest = reads;
+    bool reads = begin_read(writer);
     struct cache_ahead ahead;
     cache_ahead_start(&ahead, txn->cache, batch->next, batch);
     if (reads)
         for (struct list *at = batch->next; at != batch; at = at->next) {
             cache_ahead_step(&ahead);
             txn->failed = false;
+            if (sqlite3_get_autocommit(txn->db) != 0)
+                begin_read_again(writer);
             reader_answer(txn, list_entry(at, struct store_op, link), &writer->read_outage,
                           writer->path, writer->log);
         }

@@ -3,6 +3,8 @@
 #include <limits.h>
 
 #include "fence/base/mem.h"
+#include "store/sqlite/db.h"
+#include "store/sqlite/reader.h"
 #include "tests/unit/store/rig.h"
 
 enum { LARGE_BYTES = 24 << 20 }; /* more than the writer's page cache holds */
@@ -204,4 +206,48 @@ SQLITE_TEST(a_damaged_file_is_store_not_a_crash)
     assert_contains(rig_log(rig), "malformed");
     rig_write_r(rig, "2");
     rig_expect_r(rig, "2");
+}
+
+/* The authorizer: no COMMIT. */
+static int deny_commit(void *context, int action, const char *a, const char *b, const char *file,
+                       const char *inside)
+{
+    (void)context, (void)b, (void)file, (void)inside;
+    return action == SQLITE_TRANSACTION && strcmp(a, "COMMIT") == 0 ? SQLITE_DENY : SQLITE_OK;
+}
+
+static void expect_read(struct reader *reader, const char *value)
+{
+    char text[16] = "";
+    struct rig_op op = rig_op(false, rig_get_r, text);
+    struct list batch;
+
+    list_init(&batch);
+    list_append(&batch, &op.base.link);
+    reader_run(reader, &batch);
+    assert_ok(op.base.error);
+    assert_string_equal(text, value);
+}
+
+SQLITE_TEST(a_read_transaction_that_will_not_commit_does_not_go_on_seeing_the_past)
+{
+    struct files files = {.broken = false};
+    struct store_reasons reasons;
+    struct store_clock clock;
+    struct reader reader;
+    char why[200];
+
+    rig_write_r(rig, "1");
+    sqlite3 *db = db_open(rig->path, DB_READER, why, sizeof why);
+    assert_non_null(db);
+    reasons_init(&reasons);
+    store_clock_init(&clock, NULL);
+    assert_true(reader_init(&reader, db, false, &files, &reasons, rig->path, &rig->log, &clock));
+    sqlite3_set_authorizer(db, deny_commit, NULL);
+    expect_read(&reader, "1");
+    rig_write_r(rig, "2");
+    expect_read(&reader, "2");
+    reader_free(&reader);
+    reasons_destroy(&reasons);
+    assert_int_equal(db_close(db), SQLITE_OK);
 }

@@ -2,8 +2,10 @@
 /* Brief operations that find the SQLite store idle run on the thread that flushes; nothing on it
  * waits for a lock or for what takes long. */
 #include <pthread.h>
+#include <stdlib.h>
 #include <time.h>
 
+#include "fence/base/mem.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
 
@@ -211,4 +213,66 @@ THREADED_TEST(a_read_that_fails_here_fails_alone)
     assert_non_null(said);
     brief_writes_run_here(rig);
     sqlite3_close(foreign);
+}
+
+static enum stk_error set_large(struct store_txn *txn, void *arg)
+{
+    size_t size = 80 << 20; /* more than the writer's page cache holds */
+    char *value = mem_zalloc(size);
+
+    (void)arg;
+    enum stk_error error = rig_try_set(txn, "large", (struct bytes){value, size});
+    free(value);
+    return error;
+}
+
+static enum stk_error get_large(struct store_txn *txn, void *arg)
+{
+    struct resource resource;
+    struct bytes value;
+    bool found;
+
+    (void)arg;
+    enum stk_error error = txn_resource(txn, BYTES_LITERAL("large"), &resource);
+    return error == STK_OK ? txn_string(txn, &resource, &found, &value) : error;
+}
+
+/* Of which nothing is remembered. */
+static enum stk_error get_lease(struct store_txn *txn, void *arg)
+{
+    struct resource resource;
+    struct lease lease;
+
+    (void)arg;
+    enum stk_error error = txn_resource(txn, BYTES_LITERAL("r"), &resource);
+    return error == STK_OK ? txn_lease(txn, &resource, &lease) : error;
+}
+
+/* Where the disk fails, SQLite ends the transaction that all reads of the batch are in. */
+THREADED_TEST(a_read_from_a_disk_that_fails_here_fails_alone)
+{
+    struct rig_op *large = rig_op_new(rig, true, set_large, NULL);
+
+    rig_submit(rig, large);
+    (void)store_flush(rig->store);
+    rig_await(rig, large);
+    assert_ok(large->base.error);
+    for (struct deadline deadline = deadline_in(DEADLINE_S * 1000);; deadline_keep(&deadline)) {
+        brief_writes_run_here(rig);
+        struct rig_op *bad = rig_op_new(rig, false, get_large, NULL);
+        struct rig_op *good = rig_op_new(rig, false, get_lease, NULL);
+        bad->base.brief = good->base.brief = true;
+        fault_vfs_set(rig->vfs, FAULT_READ, "", 1, SQLITE_IOERR_READ);
+        assert_ok(store_submit(rig->store, &bad->base));
+        assert_ok(store_submit(rig->store, &good->base));
+        bool done = store_flush(rig->store);
+        rig_await(rig, good);
+        fault_vfs_clear(rig->vfs);
+        if (bad->base.error == STK_OK) /* another thread's read has failed */
+            continue;
+        assert_int_equal(bad->base.error, STK_STORE);
+        assert_ok(good->base.error);
+        if (done && ran_here(bad))
+            return;
+    }
 }
