@@ -280,10 +280,18 @@ struct check_run {
     int64_t printed;              /* findings, as JSON */
 };
 
+static void print_json_text(const char *text)
+{
+    struct buf json = {0};
+
+    json_string(&json, bytes_of(text));
+    (void)fwrite(json.data, 1, json.len, stdout);
+    buf_free(&json);
+}
+
 static void print_finding(void *context, const char *kind, const char *text)
 {
     struct check_run *check = context;
-    struct buf json = {0};
 
     if (!check->command.settings.json) {
         term_line(&check->command.term, "%s: %s", kind, text);
@@ -291,10 +299,19 @@ static void print_finding(void *context, const char *kind, const char *text)
     }
     printf("%s\n  {\"kind\": \"%s\", \"text\": ", check->printed++ > 0 ? "," : "{\"findings\": [",
            kind);
-    json_string(&json, bytes_of(text));
-    (void)fwrite(json.data, 1, json.len, stdout);
+    print_json_text(text);
     (void)putchar('}');
-    buf_free(&json);
+}
+
+/* It came to no end: what was begun is an object all the same. */
+static void print_broken_off(const struct check_run *check, const char *why)
+{
+    if (check->printed == 0) {
+        return;
+    }
+    (void)fputs("\n], \"ok\": false, \"error\": ", stdout);
+    print_json_text(check->command.signals.ending != 0 ? "interrupted" : why);
+    (void)fputs("}\n", stdout);
 }
 
 static void print_end(struct check_run *check, const struct audit_call *call)
@@ -331,6 +348,7 @@ int check_run(struct cli *cli, int argc, char **argv)
                               .found = print_finding,
                               .watch = store_command_watch(command)};
     if (!store_audit(&call, why, sizeof why)) {
+        print_broken_off(&check, why);
         return store_command_close(command, why);
     }
     print_end(&check, &call);

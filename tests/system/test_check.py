@@ -1,20 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stockade check`: each kind of damage, planted with plain SQLite, is found and named."""
 
+import array
+import fcntl
 import json
+import os
 import random
 import re
 import shutil
+import signal
+import subprocess
+import termios
 
 import pytest
 
-from harness.limits import wait_until
+from harness.limits import patience, wait_until
 from harness.resp import encode
 from harness.rig import Rig
 from harness.maintenance import NO_STORES, execute, make_newer, make_version_1, overwrite
 
 WHOLE = "ok: 6 resources, 4 values, 3 receipts, 1 guards\n"
 HUGE = 1 << 53
+
+
+def fill_of(pipe):
+    """How many bytes wait in it."""
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return count[0]
 
 
 def build_store(rig):
@@ -299,6 +312,24 @@ def test_as_json(maintenance, store):
     assert told["ok"] is False and told["findings_count"] == len(told["findings"]) >= 2
     assert {"kind": "fence", "text": "live: its token is 'a \"quoted\" one', not one of 1 to "
                                      f"{HUGE - 1}"} in told["findings"]
+
+
+def test_as_json_it_is_an_object_also_where_it_is_broken_off(maintenance, store):
+    """A pipe that is full holds the output up, half-way."""
+    execute(store, "WITH RECURSIVE n(i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n"
+                   " WHERE i < 99000) INSERT INTO stockade_string SELECT i, x'' FROM n")
+    ours, theirs = os.pipe()
+    fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, 4096)
+    running = maintenance.start(*maintenance.words("check", "--json"), stdout=theirs,
+                                stderr=subprocess.PIPE)
+    os.close(theirs)
+    wait_until(lambda: fill_of(ours) >= 4096, "output fills the pipe")
+    running.send_signal(signal.SIGTERM)
+    with open(ours, encoding="utf-8") as output:
+        told = json.load(output)
+    _, stderr = running.communicate(timeout=patience(20))
+    assert running.returncode == 128 + signal.SIGTERM and "interrupted" in stderr
+    assert told["ok"] is False and told["error"] == "interrupted" and len(told["findings"]) > 0
 
 
 def test_a_store_of_the_first_version_is_checked_as_such(rig, maintenance):
