@@ -17,6 +17,7 @@
  * by what is left of the old TTL, and no more: the store judges every grant and every write. The
  * store's time goes on as the backup's does (store/clock.h), and running daemons follow it. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -216,7 +217,6 @@ static bool put_in_place(struct restore_call *call, struct scratch *scratch, sql
 
     if (db_exec(scratch->db, "BEGIN") != SQLITE_OK)
         return db_explain(scratch->db, scratch->path, why, why_size);
-    db_try_often(store, LOCK_TRIES_MAX);
     placed = copy_database(store, call->store, scratch->db, &call->watch, why, why_size);
     (void)db_exec(scratch->db, "COMMIT");
     if (!placed)
@@ -226,15 +226,33 @@ static bool put_in_place(struct restore_call *call, struct scratch *scratch, sql
     return copy_sync_folder(call->store, why, why_size);
 }
 
-static bool restore_over(struct restore_call *call, struct scratch *scratch,
-                         struct present *present, char *why, size_t why_size)
+/* Open the store, or make it with permissions as the copy has them: a backup that only its owner
+ * may read becomes no store that everybody may. */
+static sqlite3 *open_store(const struct restore_call *call, const struct present *present,
+                           mode_t mode, struct copy_patience *patience, char *why, size_t why_size)
 {
+    int made = present->is_there ? -1 : open(call->store, O_RDWR | O_CREAT | O_CLOEXEC, mode);
+
+    if (made >= 0)
+        close(made);
     sqlite3 *store = db_open(call->store, DB_OFFLINE, why, why_size);
+    if (store != NULL)
+        copy_try_often(store, patience);
+    return store;
+}
+
+static bool restore_over(struct restore_call *call, struct scratch *scratch,
+                         struct present *present, mode_t mode, char *why, size_t why_size)
+{
+    struct copy_patience patience = {.watch = call->watch, .tries = LOCK_TRIES_MAX};
+    sqlite3 *store = open_store(call, present, mode, &patience, why, why_size);
     bool restored = store != NULL && look_at_present(call, store, present, why, why_size) &&
                     fit_pages(present, scratch, why, why_size) &&
                     revise(call, scratch->db, store, present, why, why_size) &&
                     put_in_place(call, scratch, store, why, why_size);
 
+    if (!restored && patience.interrupted)
+        (void)copy_explain(&patience, store, call->store, why, why_size);
     db_close(store);
     /* Leave no empty file where there was none. */
     struct stat status;
@@ -258,11 +276,11 @@ bool store_sqlite_restore(struct restore_call *call, char *why, size_t why_size)
         snprintf(why, why_size, "cannot read %s: %s", call->file, strerror(errno));
         return false;
     }
-    mode_t mode = status.st_mode & 0666;
+    mode_t mode = (status.st_mode & 0666) | 0600;
     present.is_there = stat(call->store, &status) == 0 && status.st_size > 0;
-    bool restored = scratch_open(&scratch, call->store, ".restore", mode | 0600, why, why_size) &&
+    bool restored = scratch_open(&scratch, call->store, ".restore", mode, why, why_size) &&
                     unpack(call, &scratch, why, why_size) &&
-                    restore_over(call, &scratch, &present, why, why_size);
+                    restore_over(call, &scratch, &present, mode, why, why_size);
     scratch_remove(&scratch);
     return restored;
 }

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fence/base/mem.h"
@@ -171,6 +172,28 @@ static bool interrupted(char *why, size_t why_size)
 {
     snprintf(why, why_size, "interrupted");
     return false;
+}
+
+static int wait_for_lock(void *context, int tried)
+{
+    struct timespec delay = {.tv_nsec = 1000000};
+    struct copy_patience *patience = context;
+
+    (void)nanosleep(&delay, NULL);
+    patience->interrupted |= !watch_step(&patience->watch, "waiting", 0, 0);
+    return !patience->interrupted && tried < patience->tries;
+}
+
+void copy_try_often(sqlite3 *db, struct copy_patience *patience)
+{
+    sqlite3_busy_handler(db, wait_for_lock, patience);
+}
+
+bool copy_explain(const struct copy_patience *patience, sqlite3 *db, const char *path, char *why,
+                  size_t why_size)
+{
+    return patience->interrupted ? interrupted(why, why_size)
+                                 : db_explain(db, path, why, why_size);
 }
 
 bool copy_database(sqlite3 *to, const char *to_path, sqlite3 *from,

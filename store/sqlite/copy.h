@@ -27,6 +27,19 @@ bool scratch_finish(struct scratch *scratch, const char *path, char *why, size_t
 /* Remove what is left of it. Also after scratch_finish, and of SCRATCH_NONE. */
 void scratch_remove(struct scratch *scratch);
 
+/* How long to wait for another program's lock, and who may have enough of it earlier. */
+struct copy_patience {
+    struct maintenance_watch watch;
+    int tries;        /* of a millisecond */
+    bool interrupted; /* out: the watch had enough */
+};
+
+/* Make the connection try for such a lock once a millisecond. (SQLite's own way of waiting, with
+ * growing pauses, lets a busy writer come first time and again.) `patience` outlives it. */
+void copy_try_often(sqlite3 *db, struct copy_patience *patience);
+/* Say in one line what went wrong with `db` last. Return false. */
+bool copy_explain(const struct copy_patience *patience, sqlite3 *db, const char *path, char *why,
+                  size_t why_size);
 /* Make `to` a copy of `from`, in one transaction of `to`. `from` is in a read transaction. */
 bool copy_database(sqlite3 *to, const char *to_path, sqlite3 *from,
                    const struct maintenance_watch *watch, char *why, size_t why_size);

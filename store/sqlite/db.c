@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fence/base/bytes.h"
@@ -129,19 +128,6 @@ sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size
     sqlite3_close(db);
     wal_vfs_free(vfs);
     return NULL;
-}
-
-static int wait_for_lock(void *context, int tried)
-{
-    struct timespec delay = {.tv_nsec = 1000000};
-
-    (void)nanosleep(&delay, NULL);
-    return tried < (intptr_t)context;
-}
-
-void db_try_often(sqlite3 *db, int tries)
-{
-    sqlite3_busy_handler(db, wait_for_lock, (void *)(intptr_t)tries);
 }
 
 int db_close(sqlite3 *db)

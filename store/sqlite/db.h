@@ -21,9 +21,6 @@ enum db_mode {
 /* Open a connection, and change nothing in the file: whether it is ours, schema.c has to find out
  * first. NULL: `why` has one line for people. The caller closes it with db_close. */
 sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size);
-/* Make the connection try for another program's lock once a millisecond, `tries` times. (SQLite's
- * own way of waiting, with growing pauses, lets a busy writer come first time and again.) */
-void db_try_often(sqlite3 *db, int tries);
 /* NULL is fine. SQLITE_OK or SQLite's code: then it is still open. */
 int db_close(sqlite3 *db);
 /* Run statements that give no rows, or whose rows do not matter. SQLITE_OK or SQLite's code. */

@@ -23,6 +23,7 @@ struct sqlite_transfer {
     struct transfer base;
     char *path; /* owned */
     enum transfer_use use;
+    struct copy_patience patience;
     sqlite3 *db;
     sqlite3_stmt *puts[TRANSFER_TABLES][PUTS];
 };
@@ -68,7 +69,8 @@ static struct sqlite_transfer *of(struct transfer *transfer)
 
 static bool explain(struct sqlite_transfer *transfer)
 {
-    return db_explain(transfer->db, transfer->path, transfer->base.why, sizeof transfer->base.why);
+    return copy_explain(&transfer->patience, transfer->db, transfer->path, transfer->base.why,
+                        sizeof transfer->base.why);
 }
 
 static bool exec(struct sqlite_transfer *transfer, const char *sql)
@@ -80,7 +82,7 @@ static bool begin(struct transfer *base)
 {
     struct sqlite_transfer *transfer = of(base);
 
-    db_try_often(transfer->db, LOCK_TRIES_MAX);
+    copy_try_often(transfer->db, &transfer->patience);
     return transfer->use == TRANSFER_READ || exec(transfer, "BEGIN IMMEDIATE");
 }
 
@@ -367,6 +369,7 @@ struct transfer *transfer_sqlite(const char *path, enum transfer_use use,
     transfer->base.watch = watch;
     transfer->path = mem_strdup(path);
     transfer->use = use;
+    transfer->patience = (struct copy_patience){.watch = watch, .tries = LOCK_TRIES_MAX};
     if (!open_it(transfer, why, why_size)) {
         close_it(&transfer->base);
         return NULL;

@@ -325,3 +325,11 @@ def test_a_copy_of_the_store_taken_while_it_was_stopped_is_a_backup_too(rig, mai
     client("SET", "k", "new")
     maintenance.do("restore", rig.folder / "copied.db")
     assert client("GET", "k") == b"old"
+
+
+def test_a_store_that_is_made_is_as_private_as_its_backup(rig, maintenance):
+    rig.daemon().stop()
+    rig.store.chmod(0o600)
+    maintenance.do("backup", maintenance.copy)
+    maintenance.do("restore", maintenance.copy, store=rig.folder / "other.db")
+    assert (rig.folder / "other.db").stat().st_mode & 0o777 == 0o600

@@ -183,3 +183,24 @@ def test_a_writer_in_the_way_is_waited_for(rig, maintenance):
     other.close()
     assert running.wait(patience(20)) == 0, running.communicate()
     assert client("GET", "k") == b"old"
+
+
+def test_a_signal_ends_the_wait_for_a_writer(rig, maintenance):
+    client = rig.daemon("--unfenced-writes", "allow").client()
+    client("SET", "k", "old")
+    maintenance.do("backup", maintenance.copy)
+    client("SET", "k", "new")
+    rig.faults.order("write stall restore")
+    running = maintenance.start_faulty("restore", maintenance.copy, stderr=subprocess.PIPE)
+    rig.faults.await_hit(20)
+    other = sqlite3.connect(rig.store, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    rig.faults.clear()
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(0.5)
+    running.send_signal(signal.SIGINT)
+    _, stderr = running.communicate(timeout=patience(10))
+    assert running.returncode == 128 + signal.SIGINT and "nothing was changed" in stderr
+    other.execute("COMMIT")
+    other.close()
+    assert client("GET", "k") == b"new"

@@ -266,6 +266,30 @@ SQLITE_TEST(a_move_that_cannot_close_the_old_store_leaves_both_open)
     sqlite3_free(to);
 }
 
+static bool has_enough(void *context, const char *doing, int64_t done, int64_t total)
+{
+    (void)doing, (void)done, (void)total;
+    return ++*(int *)context < 3;
+}
+
+SQLITE_TEST(a_move_that_waits_for_a_writer_can_be_interrupted)
+{
+    char why[MAINTENANCE_WHY_MAX], *from = uri_of(rig, ""), *to = uri_of(rig, ".new");
+    int asked = 0;
+    struct move_call call = {.from = from, .to = to, .watch = {has_enough, &asked}};
+    sqlite3 *writer = rig_foreign(rig);
+
+    rig_close(rig);
+    plain_run(writer, "BEGIN IMMEDIATE");
+    assert_false(store_move(&call, why, sizeof why));
+    assert_string_equal(why, "interrupted");
+    assert_false(call.closed);
+    assert_int_equal(asked, 3);
+    sqlite3_close(writer);
+    sqlite3_free(from);
+    sqlite3_free(to);
+}
+
 SQLITE_TEST(what_cannot_be_read_is_named)
 {
     struct set set = prepare(rig);
