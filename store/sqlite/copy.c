@@ -192,8 +192,7 @@ void copy_try_often(sqlite3 *db, struct copy_patience *patience)
 bool copy_explain(const struct copy_patience *patience, sqlite3 *db, const char *path, char *why,
                   size_t why_size)
 {
-    return patience->interrupted ? interrupted(why, why_size)
-                                 : db_explain(db, path, why, why_size);
+    return patience->interrupted ? interrupted(why, why_size) : db_explain(db, path, why, why_size);
 }
 
 bool copy_database(sqlite3 *to, const char *to_path, sqlite3 *from,
