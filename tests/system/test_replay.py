@@ -195,6 +195,17 @@ def test_a_file_that_is_no_orders_is_refused(tool, tmp_path, content, said):
     refused(tool, "--orders", path, said=said)
 
 
+def test_where_one_key_is_held_the_others_are_given_back(tool, rig, orders_file):
+    daemon = rig.daemon()
+    client = daemon.client()
+    token = client.token("stock:SKU 3", 60000)
+    refused(tool, "--orders", orders_file, daemon=daemon,
+            said="no lease on stock:SKU 3: another holds it")
+    assert client("LEASES") == [b"stock:SKU 3"]
+    client("RELEASE", "stock:SKU 3", token)
+    replay(tool, "--orders", orders_file, "--pause-every", 0, daemon=daemon)
+
+
 def test_keys_that_are_there_already_are_not_touched(tool, rig, orders_file):
     daemon = rig.daemon()
     client = daemon.client()

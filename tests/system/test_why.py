@@ -297,3 +297,19 @@ def test_each_stop_of_the_demo_is_named_and_the_numbers_add_up(why, tool, rig):
     assert sum(hold["writes"] for hold in story["history"]) == 1 + row.sold + 1
     assert sum(hold["refused"] for hold in story["history"]) == len(story["refusals"])
     assert lane(told)
+
+
+def test_an_audit_of_very_many_resources_takes_bounded_memory(why, tmp_path):
+    """What was told of longest ago is forgotten: its refusal does not say when it was granted."""
+    audit = tmp_path / "audit.log"
+    line = '{"time_ms": %d, "event": "%s", "user": "u", "address": "a:1", "resource": "r:%d",' \
+           ' "token": 1, "code": "STALE", "reason": "%s"}\n'
+    count = 70000
+    with open(audit, "w", encoding="ascii") as file:
+        for i in range(count):
+            file.write(line % (1000 + i, "grant", i, f"ttl_ms=100 owner=o{i}"))
+        file.write(line % (900000, "refused", count - 1, "SET"))
+        file.write(line % (900001, "refused", 0, "SET"))
+    late, forgotten = json.loads(why("--audit", audit, "--json"))["refusals"]
+    assert (late["granted_ms"], late["newest"]) == (1000 + count - 1, 1)
+    assert (forgotten["granted_ms"], forgotten["newest"]) == (None, None)

@@ -35,23 +35,59 @@ static size_t batch_end(const struct replay *replay, size_t first)
     return first + BATCH < count ? first + BATCH : count;
 }
 
+/* Give back what was taken: its holder goes no further, and others would wait for the TTL. */
+static void release_batch(const struct replay *replay, struct client *client, size_t first,
+                          const struct lease *leases, size_t count)
+{
+    char key[REPLAY_KEY_MAX];
+    size_t taken = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (leases[i].token == 0) {
+            continue;
+        }
+        (void)inventory_key(replay, &replay->orders.skus[first + i], key);
+        client_append(client, "RELEASE %s %lld", key, (long long)leases[i].token);
+        taken++;
+    }
+    for (redisReply *reply; taken > 0 && (reply = client_next(client)) != NULL; taken--) {
+        freeReplyObject(reply);
+    }
+}
+
 static bool acquire_batch(const struct replay *replay, struct client *client, size_t first,
                           struct lease leases[BATCH])
 {
     size_t end = batch_end(replay, first);
     char key[REPLAY_KEY_MAX];
+    struct failure failure;
+    bool good = true;
 
     for (size_t i = first; i < end; i++) {
         client_append(client, "ACQUIRE %s %d", inventory_key(replay, &replay->orders.skus[i], key),
                       (int)LOAD_TTL_MS);
     }
     for (size_t i = first; i < end; i++) {
-        (void)inventory_key(replay, &replay->orders.skus[i], key);
-        if (!lease_taken(client, key, client_next(client), &leases[i - first])) {
+        struct lease *lease = &leases[i - first];
+        redisReply *reply = client_next(client);
+        if (reply == NULL) {
             return false;
         }
+        (void)inventory_key(replay, &replay->orders.skus[i], key);
+        if (lease_taken(client, key, reply, lease)) {
+            continue;
+        }
+        if (good) {
+            failure = client->failure;
+        }
+        good = false;
+        lease->token = 0;
     }
-    return true;
+    if (!good) {
+        release_batch(replay, client, first, leases, end - first);
+        client->failure = failure;
+    }
+    return good;
 }
 
 /* Take the reply to FENCED ... SET ... NX. */

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A refusal's line says neither how late the command was nor who had overtaken it. The last grants
  * of its resource do, so they are kept while the lines are read: of one resource where the story is
- * about one, else of every resource in the file. */
+ * about one, else of those that were told of last. */
 #include "tools/why/audit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/list.h"
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
 #include "tools/why/lines.h"
 
-enum { GRANTS_KEPT = 8 };
+enum {
+    GRANTS_KEPT = 8,
+    PASTS_KEPT = 1 << 16, /* resources, of 1 KB and some texts each */
+};
 
 struct grant {
     int64_t token, granted_ms, ended_ms; /* STORY_NONE: not yet */
@@ -21,7 +25,8 @@ struct grant {
 /* A resource: its last grants, in a ring. */
 struct past {
     struct table_node node;
-    size_t count; /* of all its grants so far */
+    struct list link; /* the one that was told of last is the last one */
+    size_t count;     /* of all its grants so far */
     struct grant grants[GRANTS_KEPT];
     size_t name_len;
     char name[];
@@ -31,26 +36,13 @@ struct reader {
     struct story *story;
     struct buf name; /* of the resource that the story is about */
     struct table pasts;
+    struct list told;
 };
 
 static struct bytes name_of(const struct table_node *node)
 {
     const struct past *past = (const struct past *)(const void *)node;
     return (struct bytes){past->name, past->name_len};
-}
-
-static struct past *past_of(struct reader *reader, struct bytes name)
-{
-    struct table_node *node = table_find(&reader->pasts, name);
-
-    if (node != NULL) {
-        return (struct past *)(void *)node;
-    }
-    struct past *past = mem_zalloc(sizeof *past + name.len);
-    past->name_len = name.len;
-    memcpy(past->name, name.data, name.len);
-    table_add(&reader->pasts, &past->node);
-    return past;
 }
 
 static void free_past(struct table_node *node)
@@ -63,6 +55,29 @@ static void free_past(struct table_node *node)
         buf_free(&past->grants[i].end);
     }
     free(past);
+}
+
+/* Where there are too many, the one that was not told of for longest is forgotten. */
+static struct past *past_of(struct reader *reader, struct bytes name)
+{
+    struct past *past = (struct past *)(void *)table_find(&reader->pasts, name);
+
+    if (past != NULL) {
+        list_remove(&past->link);
+        list_append(&reader->told, &past->link);
+        return past;
+    }
+    if (reader->pasts.count == PASTS_KEPT) {
+        struct past *oldest = list_entry(list_pop(&reader->told), struct past, link);
+        table_remove(&reader->pasts, &oldest->node);
+        free_past(&oldest->node);
+    }
+    past = mem_zalloc(sizeof *past + name.len);
+    past->name_len = name.len;
+    memcpy(past->name, name.data, name.len);
+    table_add(&reader->pasts, &past->node);
+    list_append(&reader->told, &past->link);
+    return past;
 }
 
 /* The i-th newest grant of the resource; NULL: it is not kept. */
@@ -243,6 +258,7 @@ bool audit_read(struct story *story, int64_t count, struct failure *failure)
     struct reader reader = {.story = story};
 
     table_init(&reader.pasts, name_of);
+    list_init(&reader.told);
     if (story->resource != NULL) {
         reader.name = line_name(story->resource);
     }
