@@ -81,10 +81,18 @@ bool copy_sync_folder(const char *path, char *why, size_t why_size)
     return synced;
 }
 
-/* Open and lock the path. Try again where the file was renamed or removed meanwhile. -1: `why`. */
+/* May others read or write it who are to have no part in it? */
+static bool is_exposed(const struct stat *status, mode_t mode)
+{
+    return status->st_uid != geteuid() || (status->st_mode & 0777 & ~mode) != 0;
+}
+
+/* Open and lock the path. Try again where the file was renamed or removed meanwhile; one that is
+ * too open to others makes way for a new one. -1: `why`. */
 static int lock_path(const char *path, mode_t mode, char *why, size_t why_size)
 {
     struct stat ours, named;
+    bool is_new = false; /* some file systems have no permissions: then it looks the same again */
 
     for (;;) {
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
@@ -100,8 +108,16 @@ static int lock_path(const char *path, mode_t mode, char *why, size_t why_size)
             close(fd);
             return -1;
         }
-        if (fstat(fd, &ours) == 0 && stat(path, &named) == 0 && is_one_file(&ours, &named))
+        bool named_so =
+            fstat(fd, &ours) == 0 && stat(path, &named) == 0 && is_one_file(&ours, &named);
+        if (named_so && (is_new || !is_exposed(&ours, mode)))
             return fd;
+        is_new = named_so;
+        if (named_so && unlink(path) != 0) {
+            snprintf(why, why_size, "cannot replace %s: %s", path, strerror(errno));
+            close(fd);
+            return -1;
+        }
         close(fd);
     }
 }

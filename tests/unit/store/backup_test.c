@@ -3,6 +3,7 @@
  * takes away from those who held leases. (Where the disk fails: maintenance_test.c.) */
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fence/token.h"
@@ -73,6 +74,21 @@ SQLITE_TEST(a_file_that_is_made_during_a_backup_is_not_replaced)
     rig_sql(rig, "CREATE TABLE large(x); INSERT INTO large VALUES(zeroblob(17500000));");
     assert_false(store_sqlite_backup(&call, set.why, sizeof set.why));
     assert_contains(set.why, "is there already");
+}
+
+SQLITE_TEST(a_file_that_others_may_read_is_not_taken_over_for_a_private_backup)
+{
+    struct set set = prepare(rig);
+    struct stat status;
+    char left[220];
+
+    snprintf(left, sizeof left, "%s.tmp", set.backup);
+    close(open(left, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    assert_int_equal(chmod(left, 0666), 0);
+    assert_int_equal(chmod(rig->path, 0600), 0);
+    assert_true(back_up(&set, false));
+    assert_int_equal(stat(set.backup, &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0600);
 }
 
 SQLITE_TEST(a_second_backup_to_one_name_is_refused_while_the_first_is_made)
