@@ -32,10 +32,22 @@ const char *uri_host_text(const struct uri_host *host, char out[URI_HOST_TEXT_MA
     return out;
 }
 
+/* Find "password=", whatever the rest looks like, but not within a login: that ends with an '@',
+ * and options begin with a '?'. NULL: there is none. */
+static const char *find_password(const char *uri, const char *rest)
+{
+    const char *password = strstr(uri, "password=");
+
+    while (password != NULL && rest > uri && strchr(password, '@') != NULL &&
+           memchr(rest, '?', (size_t)(password - rest)) == NULL)
+        password = strstr(password + 1, "password=");
+    return password;
+}
+
 void uri_append_masked(struct buf *out, const char *uri)
 {
     const char *slashes = strstr(uri, "://"), *rest = slashes == NULL ? uri : slashes + 3;
-    const char *password = strstr(uri, "password="); /* whatever the rest looks like */
+    const char *password = find_password(uri, rest);
     const char *end = password == NULL ? uri + strlen(uri) : password;
     const char *at = end > rest ? memrchr(rest, '@', (size_t)(end - rest)) : NULL;
 

@@ -95,3 +95,27 @@ TEST(options_go_into_their_fields)
     assert_string_equal(reader.why, "the name is longer than 3 bytes");
     assert_string_equal(reader.at, "toolong");
 }
+
+TEST(a_masked_uri_shows_neither_logins_nor_passwords)
+{
+    static const char *const rows[][2] = {
+        {"redis://h:1/2?prefix=a", "redis://h:1/2?prefix=a"},
+        {"redis://ann:secret@h", "redis://***@h"},
+        {"redis://:secret", "redis://***"},
+        {"redis+unix:/x@y?password=sec@ret", "***@y?password=***"},
+        {"redis+unix:/x?db=1&password=sec@ret", "redis+unix:/x?db=1&password=***"},
+        /* A login's password may be anything: */
+        {"redis://ann:secretpassword=secret@h", "redis://***@h"},
+        {"redis://ann:password=s@h/1?prefix=a", "redis://***@h/1?prefix=a"},
+        {"redis+sentinel://a:password=s@h/n?sentinel_password=s@s",
+         "redis+sentinel://***@h/n?sentinel_password=***"},
+    };
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct buf shown = {0};
+        uri_append_masked(&shown, rows[i][0]);
+        buf_append(&shown, "", 1);
+        assert_string_equal(shown.data, rows[i][1]);
+        buf_free(&shown);
+    }
+}
