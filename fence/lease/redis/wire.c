@@ -264,6 +264,10 @@ static void transmit(struct wire *wire)
         if (wire->connected)
             tls_send(wire->tls, buf_bytes(&wire->out), &wire->sealed);
         buf_clear(&wire->out);
+        if (tls_state(wire->tls) == TLS_FAILED) {
+            end(wire, tls_why(wire->tls));
+            return;
+        }
     }
     if (from->len == 0)
         return;
