@@ -9,6 +9,7 @@ import socket
 import pytest
 
 from harness.deployment import granted_again, token_when_up
+from harness.false_zookeeper import FalseZooKeeper
 from harness.leases import (AT_ONCE_SECONDS, PROMPT_SECONDS, SILENT_SECONDS, assert_holder_writes,
                             assert_leasedown, assert_rising, await_up, hand_over)
 from harness.limits import Stopwatch, patience, wait_until
@@ -242,6 +243,37 @@ def test_a_server_that_stands_still_is_leasedown_in_bounded_time(rig):
         assert_holder_writes(client, token)
     assert token_when_up(client, "r") > 0
     client.renew("held", token, 60000)
+
+
+# Servers that are slow or wrong.
+
+
+@pytest.fixture
+def false_server():
+    server = FalseZooKeeper()
+    yield server
+    server.close()
+
+
+@pytest.mark.parametrize("names", ["{}x", "x", "/stockade/r/0000000000000000-0000000001"])
+def test_a_node_of_another_name_than_was_asked_for_is_leasedown(rig, false_server, names):
+    false_server.names = names
+    client = reached(rig.daemon(lease=false_server.uri)).client()
+    assert_leasedown(client, "r", AT_ONCE_SECONDS, "another znode")
+    false_server.names = "{}"
+    false_server.nodes.clear()
+    assert client.token("r") > 0
+
+
+def test_servers_that_are_slow_to_take_a_session_back_are_given_time(rig, false_server):
+    client = reached(rig.daemon(lease=false_server.uri)).client()
+    assert client.token("r") > 0
+    known = len(false_server.connections)
+    false_server.session_delay = 1.8
+    false_server.cut()
+    false_server.await_connection(known + 1)
+    await_up(client)
+    assert len(false_server.connections) <= known + 3
 
 
 @pytest.fixture

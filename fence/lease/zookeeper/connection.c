@@ -9,7 +9,9 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 
-#define RESUME_MS 1000 /* so long without a server, then a new handle resumes the session */
+/* So long without a server, then a new handle resumes the session. Each further one has twice the
+ * time, up to the session's: servers may be slow to take a session back. */
+#define RESUME_MS 1000
 
 static void open_session(struct zk_connection *connection);
 static void greet(struct zk_connection *connection);
@@ -109,6 +111,9 @@ void zk_connection_refused(struct zk_connection *connection, int rc, char *why, 
     case ZNOAUTH:
         text_print(why, why_size, "no permission at %.64s (is the login right?)",
                    connection->base_path);
+        break;
+    case ZDATAINCONSISTENCY:
+        text_print(why, why_size, "it has made another znode than it was asked for");
         break;
     case ZUNIMPLEMENTED: text_print(why, why_size, "ZooKeeper is older than 3.5.3"); break;
     default: text_print(why, why_size, "ZooKeeper says: %s", connection->client->zerror(rc));
@@ -260,6 +265,7 @@ static void on_session_state(void *context, enum zk_session_state state)
         if (connection->state == ZK_READY)
             reconnect_log_down(&connection->reconnect, zk_session_why(connection->session));
         connection->state = ZK_CONNECTING;
+        connection->resume_ms = RESUME_MS;
         schedule_at(connection, zk_now_ms(connection) + RESUME_MS);
     }
 }
@@ -293,9 +299,14 @@ static void resume(struct zk_connection *connection)
 {
     struct zk_session *old = connection->session;
 
-    schedule_at(connection, zk_now_ms(connection) + RESUME_MS);
-    if (!zk_session_resumable(old))
+    if (!zk_session_resumable(old)) {
+        schedule_at(connection, zk_now_ms(connection) + connection->resume_ms);
         return;
+    }
+    connection->resume_ms *= 2;
+    if (connection->resume_ms > connection->uri.session_ms)
+        connection->resume_ms = connection->uri.session_ms;
+    schedule_at(connection, zk_now_ms(connection) + connection->resume_ms);
     connection->events->on_watches_lost(connection->context);
     struct zk_session *fresh = zk_session_open(connection->reconnect.env.loop, connection->client,
                                                &connection->uri, &session_events, connection, old);

@@ -41,7 +41,8 @@ struct zk_connection {
     enum { ZK_WAITING, ZK_CONNECTING, ZK_GREETING, ZK_READY, ZK_CLOSING } state;
     struct zk_session *session; /* NULL in ZK_WAITING */
     unsigned sessions_closing;
-    int64_t due_ms; /* of the next step, where it waits for one */
+    int64_t due_ms;    /* of the next step, where it waits for one */
+    int64_t resume_ms; /* ZK_CONNECTING: the time that the handle has, once it is lost */
     uv_timer_t timer;
     bool timer_closed;
     struct zk_request greeting;

@@ -504,7 +504,8 @@ static void on_listed_after_create(struct zk_request *request)
         return;
     }
     if (task->made_rc != ZOK || request->rc != ZOK) {
-        resource->may_have_stray = task->made_rc == ZOK || outcome_unknown(task->made_rc);
+        resource->may_have_stray = task->made_rc == ZOK || outcome_unknown(task->made_rc) ||
+                                   task->made_rc == ZDATAINCONSISTENCY;
         fail_with(task, task->made_rc != ZOK ? task->made_rc : request->rc);
         return;
     }
@@ -521,6 +522,15 @@ static void on_listed_after_create(struct zk_request *request)
     }
 }
 
+/* Does the answer name a znode of this session? Else it is no ZooKeeper, or something between. */
+static bool take_made(struct zk_task *task, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL && node_name_parse(slash + 1, &task->made) &&
+           node_is_of(&task->made, connection_of(task)->origin);
+}
+
 static void on_created(struct zk_request *request)
 {
     struct zk_task *task = list_entry(request, struct zk_task, request);
@@ -529,7 +539,11 @@ static void on_created(struct zk_request *request)
     task->made_rc = request->rc;
     if (request->rc != ZOK)
         return;
-    check(node_name_parse(strrchr(request->text, '/') + 1, &task->made));
+    if (!take_made(task, request->text)) {
+        task->made.text[0] = '\0';
+        task->made_rc = ZDATAINCONSISTENCY;
+        return;
+    }
     task->made_zxid = request->zxid;
     task->made_version = request->version;
     zk_connection_note_time(connection_of(task), request->mtime_ms);
