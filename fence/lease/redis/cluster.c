@@ -11,8 +11,9 @@
  * - While a slot moves, Redis does nothing on a resource whose keys are not all on one side: those
  *   calls are asked again until the time that a request has is over, then they are answered DOWN.
  * - All else is as with one Redis: a grant whose fate is not known leaves a debt, which goes where
- *   the slot is by then; a token that a failover has forgotten is minted anew above the store's
- *   floor; and the wake-ups of all nodes are heard at any one of them. */
+ *   the slot is by then: each new map is followed by what a master owes that cannot be reached, and
+ *   by what nobody could be asked; a token that a failover has forgotten is minted anew above the
+ *   store's floor; and the wake-ups of all nodes are heard at any one of them. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +60,9 @@ struct cluster {
     unsigned asked_last;           /* a node's number */
     uint8_t fresh[SLOTS];          /* the map that is being read */
 
-    struct list later; /* struct routed */
+    struct list later;  /* struct routed */
+    struct debts debts; /* releases that no master was there for */
+    int64_t paid_ms;    /* when they were last tried */
     struct redis_conn *listener;
     unsigned listens_at; /* a node's number */
     uv_timer_t refresh_timer, later_timer, first_timer;
@@ -75,6 +78,7 @@ struct routed {
     struct lease_call call; /* what a node is asked */
     struct lease_call *outer;
     struct cluster *cluster;
+    bool owed; /* a debt, which can wait for the next map */
     unsigned slot, redirects;
     int64_t until_ms;
     struct list link; /* cluster->later */
@@ -224,8 +228,12 @@ static void forget_absent(struct cluster *cluster)
     }
 }
 
+static void pay_debts(struct cluster *cluster);
+
 static void take_map(struct cluster *cluster)
 {
+    bool changed = memcmp(cluster->owners, cluster->fresh, sizeof cluster->owners) != 0;
+
     memcpy(cluster->owners, cluster->fresh, sizeof cluster->owners);
     cluster->unowned = 0;
     for (unsigned slot = 0; slot < SLOTS; slot++)
@@ -233,7 +241,13 @@ static void take_map(struct cluster *cluster)
     if (!cluster->has_map)
         log_info(cluster->surroundings.log, "lease service cluster: its slots are known");
     cluster->has_map = true;
+    for (unsigned i = 1; i <= NODES_MAX; i++) /* what it owes may be another's business now */
+        if (cluster->nodes[i] != NULL && !is_ready(cluster->nodes[i]) &&
+            (changed || !owns(cluster, i)))
+            node_take_debts(cluster->nodes[i]->provider, &cluster->debts);
     forget_absent(cluster);
+    if (changed || now_ms(cluster) - cluster->paid_ms >= REFRESH_MS)
+        pay_debts(cluster);
 }
 
 static void on_slots(struct redis_request *request, const struct redisReply *reply, const char *why)
@@ -322,12 +336,10 @@ static void on_answered(struct lease_call *call)
 static void give_up(struct routed *routed, const char *why)
 {
     struct cluster *cluster = routed->cluster;
-    unsigned number = cluster->owners[routed->slot];
 
-    if (routed->call.verb == LEASE_RELEASE && number != 0 && cluster->nodes[number] != NULL &&
-        !cluster->nodes[number]->closing) {
+    if (routed->call.verb == LEASE_RELEASE) {
         routed->call.deadline_ms = now_ms(cluster) + routed->call.ttl_ms;
-        node_owe(cluster->nodes[number]->provider, &routed->call);
+        debts_note(&cluster->debts, &routed->call, now_ms(cluster));
     }
     routed->call.answer = LEASE_UNANSWERED;
     lease_answer_down(&routed->call, "%s", why);
@@ -368,7 +380,9 @@ static void on_later(uv_timer_t *timer)
         unsigned number = cluster->owners[routed->slot];
         bool over = now_ms(cluster) >= routed->until_ms;
         bool connecting = number != 0 && !is_ready(cluster->nodes[number]);
-        if (connecting && !over)
+        if (cluster->closing) /* by who was answered just now */
+            give_up(routed, "the connection is being closed");
+        else if (connecting && !over)
             list_append(&cluster->later, &routed->link);
         else if (over && !connecting)
             give_up(routed, "cluster: the slot is being moved, or nobody serves it");
@@ -404,6 +418,30 @@ static struct routed *routed_of(struct cluster *cluster, struct lease_call *oute
     return routed;
 }
 
+/* Debts. One that cannot be paid now becomes the master's, or is noted here again. */
+
+static void on_paid(struct lease_call *call)
+{
+    free(list_entry(call, struct debt, call));
+}
+
+static void pay_debts(struct cluster *cluster)
+{
+    struct debts due = {0};
+    struct debt *debt;
+
+    if (heap_first(&cluster->debts.heap) != NULL)
+        cluster->paid_ms = now_ms(cluster);
+    debts_splice(&due, &cluster->debts);
+    while ((debt = debts_take(&due, now_ms(cluster))) != NULL) {
+        debt->call.done = on_paid;
+        struct routed *routed = routed_of(cluster, &debt->call);
+        routed->owed = true;
+        route(routed, cluster->owners[routed->slot], false);
+    }
+    debts_free(&due);
+}
+
 static void on_redirect(void *context, struct lease_call *call, struct bytes error)
 {
     struct node *node = context;
@@ -412,6 +450,7 @@ static void on_redirect(void *context, struct lease_call *call, struct bytes err
                                                       : routed_of(cluster, call);
     struct redirect redirect = redirect_read(error, &node->host);
 
+    routed->owed |= call->done != on_answered;
     routed->call.answer = LEASE_UNANSWERED;
     if (cluster->closing) { /* neither a timer nor a new master can be waited for now */
         give_up(routed, "the connection is being closed");
@@ -422,6 +461,10 @@ static void on_redirect(void *context, struct lease_call *call, struct bytes err
         return;
     }
     refresh_soon(cluster);
+    if (redirect.kind == REDIRECT_LATER && routed->owed) { /* there may be thousands of them */
+        give_up(routed, "cluster: the slot is being moved, or nobody serves it");
+        return;
+    }
     if (redirect.kind == REDIRECT_LATER) {
         ask_later(routed);
         return;
@@ -542,8 +585,10 @@ static void cluster_on_first_attempt(struct lease_provider *base, void (*ended)(
 
 static void closed_one(struct cluster *cluster)
 {
-    if (--cluster->open == 0)
-        lease_provider_closed(&cluster->base);
+    if (--cluster->open > 0)
+        return;
+    debts_free(&cluster->debts);
+    lease_provider_closed(&cluster->base);
 }
 
 static void on_timer_closed(uv_handle_t *timer)

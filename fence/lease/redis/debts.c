@@ -20,6 +20,13 @@ static void forget(struct debts *debts, struct debt *debt)
     free(debt);
 }
 
+static void keep(struct debts *debts, struct debt *debt, int64_t until_ms)
+{
+    heap_set(&debts->heap, &debt->node, until_ms);
+    if (debts->heap.count > DEBTS_MAX)
+        forget(debts, first(debts));
+}
+
 void debts_add(struct debts *debts, const struct lease_call *call, int64_t token, int64_t until_ms,
                int64_t now_ms)
 {
@@ -33,9 +40,7 @@ void debts_add(struct debts *debts, const struct lease_call *call, int64_t token
     debt->call.token = token;
     debt->call.attempt = call->attempt;
     debt->call.revoked = call->revoked;
-    heap_set(&debts->heap, &debt->node, until_ms);
-    if (debts->heap.count > DEBTS_MAX)
-        forget(debts, first(debts));
+    keep(debts, debt, until_ms);
 }
 
 void debts_note(struct debts *debts, const struct lease_call *call, int64_t now_ms)
@@ -57,6 +62,16 @@ struct debt *debts_take(struct debts *debts, int64_t now_ms)
         heap_remove(&debts->heap, &debt->node);
     }
     return debt;
+}
+
+void debts_splice(struct debts *to, struct debts *from)
+{
+    struct debt *debt;
+
+    while ((debt = first(from)) != NULL) {
+        heap_remove(&from->heap, &debt->node);
+        keep(to, debt, debt->node.at_ms);
+    }
 }
 
 void debts_free(struct debts *debts)

@@ -35,6 +35,8 @@ void debts_add(struct debts *debts, const struct lease_call *call, int64_t token
                int64_t now_ms);
 /* Take one that is not over, or NULL. Its call's ttl_ms is what is left of the lock. free() it. */
 struct debt *debts_take(struct debts *debts, int64_t now_ms);
+/* Move all of `from`. */
+void debts_splice(struct debts *to, struct debts *from);
 void debts_free(struct debts *debts);
 
 #endif

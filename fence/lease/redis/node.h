@@ -5,6 +5,7 @@
 #define STOCKADE_FENCE_LEASE_REDIS_NODE_H
 
 #include "fence/lease/redis/conn.h"
+#include "fence/lease/redis/debts.h"
 
 struct node_events {
     /* It is connected (again). */
@@ -25,7 +26,7 @@ void node_ask_once(struct lease_provider *node, struct lease_call *call);
 /* While it is ready: send something else than a script. */
 void node_send(struct lease_provider *node, struct redis_request *request, int argc,
                const char **argv);
-/* Have it deliver this release, until the call's deadline_ms, when its master can be reached. */
-void node_owe(struct lease_provider *node, const struct lease_call *call);
+/* Take the releases that it owes, for another master to be told. */
+void node_take_debts(struct lease_provider *node, struct debts *debts);
 
 #endif

@@ -549,7 +549,7 @@ void node_send(struct lease_provider *node, struct redis_request *request, int a
     redis_conn_send(of_node(node)->requester, request, argc, argv);
 }
 
-void node_owe(struct lease_provider *node, const struct lease_call *call)
+void node_take_debts(struct lease_provider *node, struct debts *debts)
 {
-    debts_note(&of_node(node)->debts, call, now_ms(of_node(node)));
+    debts_splice(debts, &of_node(node)->debts);
 }

@@ -55,35 +55,100 @@ static void on_late(uv_timer_t *timer)
     uv_close((uv_handle_t *)timer, NULL);
 }
 
+/* Repeat a command until it is no error any more. */
+#define do_at_last(rig, ...)                                                                       \
+    do {                                                                                           \
+        redisReply *reply_ = redis_ask(__VA_ARGS__);                                               \
+        bool done_ = reply_->type != REDIS_REPLY_ERROR;                                            \
+        freeReplyObject(reply_);                                                                   \
+        if (done_)                                                                                 \
+            break;                                                                                 \
+        rig_turn(rig);                                                                             \
+    } while (true)
+
+/* Have the second one serve the slot of sku:1. */
+static void move_slot(struct rig *rig, const struct service *first, const struct service *second)
+{
+    redisReply *id = redis_ask(second, "CLUSTER MYID");
+    unsigned slot = slot_of_key(bytes_of("sku:1"));
+
+    redis_do(first, "CLUSTER MEET 127.0.0.1 %d", second->port);
+    do_at_last(rig, first, "CLUSTER SETSLOT %u NODE %s", slot, id->str); /* once they have met */
+    redis_do(second, "CLUSTER SETSLOT %u NODE %s", slot, id->str);
+    do_at_last(rig, second, "GET {sku:1}");
+    freeReplyObject(id);
+}
+
 RIG_TEST(a_master_that_a_redirect_names_is_given_time_to_connect)
 {
     struct service *first = whole_node_new(), *second = node_new();
-    redisReply *id = redis_ask(second, "CLUSTER MYID"), *moved = NULL;
-    unsigned slot = slot_of_key(bytes_of("sku:1"));
     struct late late = {.service = second};
 
-    redis_do(first, "CLUSTER MEET 127.0.0.1 %d", second->port);
     open_cluster(rig, first);
     rig_until(rig, rig_up(rig)); /* it knows the first one only */
-    do {
-        freeReplyObject(moved);
-        rig_turn(rig); /* they meet */
-        moved = redis_ask(first, "CLUSTER SETSLOT %u NODE %s", slot, id->str);
-    } while (moved->type == REDIS_REPLY_ERROR);
-    freeReplyObject(moved);
-    redis_do(second, "CLUSTER SETSLOT %u NODE %s", slot, id->str);
-    do {
-        rig_turn(rig);
-        moved = redis_ask(second, "GET {sku:1}");
-    } while (moved->type == REDIS_REPLY_ERROR && (freeReplyObject(moved), true));
-    freeReplyObject(moved);
-    freeReplyObject(id);
+    move_slot(rig, first, second);
 
     service_pause(second);
     uv_timer_init(&rig->loop, &late.timer);
     late.timer.data = &late;
     uv_timer_start(&late.timer, on_late, 300, 0);
     assert_answer(rig_grant(rig, ann, 0), LEASE_GRANTED, 1);
+    rig_close(rig);
+    service_free(first);
+    service_free(second);
+}
+
+static bool is_locked(const struct service *node)
+{
+    redisReply *lock = redis_ask(node, "EXISTS stockade:{sku:1}:lock");
+    bool locked = lock->integer == 1;
+
+    freeReplyObject(lock);
+    return locked;
+}
+
+/* Have the node hold sku:1 for ann, as its old master did before. */
+static void lock(struct rig *rig, const struct service *node)
+{
+    char value[64];
+
+    snprintf(value, sizeof value, "7 %s", ann);
+    do_at_last(rig, node, "SET stockade:{sku:1}:lock %s PX 60000", value);
+}
+
+RIG_TEST(what_is_released_before_the_map_is_known_is_delivered)
+{
+    struct service *node = whole_node_new();
+    struct asked release = rig_question(LEASE_RELEASE, ann, 7);
+
+    lock(rig, node);
+    open_cluster(rig, node);
+    rig_answer(rig, &release);
+    assert_down(release.call, "none of its masters answers yet");
+    rig_until(rig, !is_locked(node));
+    rig_close(rig);
+    service_free(node);
+}
+
+/* A master dies before it is told of a release, and another one serves its slot from then on. */
+RIG_TEST(what_a_dead_master_is_owed_goes_to_who_serves_the_slot)
+{
+    struct service *first = whole_node_new(), *second = node_new();
+    unsigned slot = slot_of_key(bytes_of("sku:1"));
+    redisReply *id = redis_ask(second, "CLUSTER MYID");
+
+    redis_do(first, "CLUSTER MEET 127.0.0.1 %d", second->port);
+    rig_open(rig, "redis+cluster://127.0.0.1:%d,127.0.0.1:%d?timeout_ms=5000", first->port,
+             second->port);
+    rig_until(rig, rig_up(rig));
+    do_at_last(rig, first, "CLUSTER REPLICAS %s", id->str); /* they have met */
+    service_kill(first);
+    rig_until(rig, !rig_up(rig));
+    assert_int_equal(rig_call(rig, LEASE_RELEASE, ann, 7).answer, LEASE_DOWN);
+    redis_do(second, "CLUSTER SETSLOT %u NODE %s", slot, id->str);
+    lock(rig, second);
+    rig_until(rig, !is_locked(second));
+    freeReplyObject(id);
     rig_close(rig);
     service_free(first);
     service_free(second);
@@ -121,4 +186,34 @@ RIG_TEST(a_call_that_is_redirected_while_it_closes_is_answered)
     assert_down(behind.call, "closed");
     assert_int_equal(behind.times, 1);
     service_free(node);
+}
+
+/* All wait for a master; who is answered first closes the provider. The others' time is not over
+ * then: between two looks at those who wait there are 20 ms. */
+RIG_TEST(a_call_that_waits_for_a_master_while_it_closes_is_answered)
+{
+    enum { BEHIND = 10, APART_MS = 4 };
+    struct service *first = whole_node_new(), *second = node_new();
+    struct closer closer = {.asked = rig_question(LEASE_QUERY, "", 0), .rig = rig};
+    struct asked behind[BEHIND];
+
+    rig_open(rig, "redis+cluster://127.0.0.1:%d?timeout_ms=500", first->port);
+    rig_until(rig, rig_up(rig)); /* it knows the first one only */
+    move_slot(rig, first, second);
+    service_pause(second);
+    closer.asked.call.done = close_on_answer;
+    lease_ask(rig->provider, &closer.asked.call);
+    for (int i = 0; i < BEHIND; i++) {
+        struct deadline begun = deadline_in(0);
+        while (deadline_spent_ms(&begun) < APART_MS)
+            continue;
+        behind[i] = rig_question(LEASE_QUERY, "", 0);
+        rig_ask(rig, &behind[i]);
+    }
+    rig_until(rig, closer.closed);
+    for (int i = 0; i < BEHIND; i++)
+        assert_int_equal(behind[i].times, 1);
+    assert_down(behind[BEHIND - 1].call, "closed");
+    service_free(first);
+    service_free(second);
 }

@@ -76,3 +76,21 @@ TEST(of_too_many_those_that_end_soonest_are_forgotten)
     free(debt);
     debts_free(&debts);
 }
+
+TEST(debts_that_another_is_to_pay_are_moved_up_to_the_limit)
+{
+    struct debts debts = {0}, others = {0};
+
+    for (int64_t i = 0; i < DEBTS_MAX; i++)
+        owe(&debts, "sku", i, 1000 + i, 0);
+    owe(&others, "sku", DEBTS_MAX, 1000 + DEBTS_MAX, 0);
+    debts_splice(&debts, &others);
+    assert_int_equal(others.heap.count, 0);
+    assert_int_equal(debts.heap.count, DEBTS_MAX);
+    struct debt *debt = debts_take(&debts, 0);
+    assert_int_equal(debt->call.token, 1);
+    assert_int_equal(debt->call.ttl_ms, 1001);
+    free(debt);
+    debts_free(&debts);
+    debts_free(&others);
+}
