@@ -222,10 +222,16 @@ static bool is_word(const redisReply *word, const char *text)
     return word->len == strlen(text) && memcmp(word->str, text, word->len) == 0;
 }
 
+/* Could it be minted above this floor? Else it would use up the resource's tokens. */
+static bool token_follows(int64_t token, int64_t floor)
+{
+    return token > floor && token - floor <= TOKEN_LEAP_MAX + 1;
+}
+
 /* Believe a grant only if its token can be right, and its time is what was asked for. */
 static bool granted(struct lease_call *call, int64_t token, int64_t ttl_ms)
 {
-    bool due = call->verb == LEASE_GRANT   ? token > call->floor
+    bool due = call->verb == LEASE_GRANT   ? token_follows(token, call->floor)
                : call->verb == LEASE_RENEW ? token == call->token
                                            : false;
     return due && ttl_ms == call->ttl_ms && lease_answer(call, LEASE_GRANTED, token, ttl_ms);
@@ -308,4 +314,6 @@ void script_error(const struct redisReply *reply, char out[SCRIPT_ERROR_MAX])
     size_t len = strlen(out);
     if (len > 0 && out[len - 1] == '.')
         out[len - 1] = '\0';
+    if (out[0] == '\0') /* an empty reason would be none */
+        snprintf(out, SCRIPT_ERROR_MAX, "an error without a word (is it Redis?)");
 }

@@ -40,9 +40,16 @@ TEST(what_makes_no_sense_leaves_the_call_unanswered)
         char *word, *token;
         long long ttl_ms;
     } rows[] = {
-        {"held", "7", 0},   {"granted", "5", 1000}, {"granted", "x", 1000},
-        {"own", "x", 1000}, {"granted", "6", 0},    {"granted", "6", 1001},
-        {"own", "5", -1},   {"own", "5", 1001},     {"nonsense", "6", 1000},
+        {"held", "7", 0},
+        {"granted", "5", 1000},
+        {"granted", "x", 1000},
+        {"own", "x", 1000},
+        {"granted", "6", 0},
+        {"granted", "6", 1001},
+        {"own", "5", -1},
+        {"own", "5", 1001},
+        {"nonsense", "6", 1000},
+        {"granted", "4294967303", 1000}, /* far above the floor: it would use up the tokens */
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -50,4 +57,22 @@ TEST(what_makes_no_sense_leaves_the_call_unanswered)
         assert_false(answered(&call, rows[i].word, rows[i].token, rows[i].ttl_ms));
         assert_int_equal(call.answer, LEASE_UNANSWERED);
     }
+}
+
+TEST(a_grant_may_leap_above_the_floor_as_far_as_the_token_rule_says)
+{
+    struct lease_call call = grant();
+
+    assert_true(answered(&call, "granted", "4294967302", 1000)); /* 5 + 2^32 + 1 */
+    assert_int_equal(call.answer_token, INT64_C(4294967302));
+}
+
+TEST(an_error_has_a_reason_even_where_it_has_no_words)
+{
+    char why[SCRIPT_ERROR_MAX];
+
+    script_error(&(redisReply){.type = REDIS_REPLY_ERROR, .str = "", .len = 0}, why);
+    assert_string_equal(why, "an error without a word (is it Redis?)");
+    script_error(&(redisReply){.type = REDIS_REPLY_ERROR, .str = "ERR no.", .len = 7}, why);
+    assert_string_equal(why, "ERR no");
 }
