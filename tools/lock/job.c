@@ -37,7 +37,9 @@ static bool watchdog_start(struct job *job)
 {
     int ends[2];
 
-    check(pipe2(ends, O_CLOEXEC) == 0);
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return false;
+    }
     job->watchdog_pipe = ends[1];
     job->watchdog = fork();
     if (job->watchdog == 0) {
@@ -80,8 +82,11 @@ int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure
 
     *job = (struct job){.terminal = isatty(STDIN_FILENO) == 1};
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (pipe2(exec_failed, O_CLOEXEC) != 0) {
+        (void)failure_set(failure, "cannot start a process: %s", strerror(errno));
+        return 1;
+    }
     bool watched = watchdog_start(job);
-    check(pipe2(exec_failed, O_CLOEXEC) == 0);
     job->group = watched ? fork() : -1;
     if (job->group < 0) {
         (void)failure_set(failure, "cannot start a process: %s", strerror(errno));

@@ -144,7 +144,6 @@ static void watch_signals(struct lock *lock, bool with_job)
     }
     check(sigprocmask(SIG_BLOCK, &blocked, NULL) == 0);
     lock->signal_fd = signalfd(lock->signal_fd, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
-    check(lock->signal_fd >= 0);
 }
 
 /* Return the next signal that came, or 0. */
@@ -469,7 +468,10 @@ int lock_run(struct cli *cli, int argc, char **argv)
     watch_signals(&lock, false);
     lock.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     lock.lost_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    check(lock.timer_fd >= 0 && lock.lost_fd >= 0);
+    if (lock.signal_fd < 0 || lock.timer_fd < 0 || lock.lost_fd < 0) {
+        fprintf(stderr, "stockade lock: no file descriptors are left\n");
+        return CLI_UNREACHABLE;
+    }
     int code = acquire(&lock, uri);
     if (code == 0) {
         code = run(&lock, argv + words + 1);
