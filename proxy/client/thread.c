@@ -88,8 +88,8 @@ static bool read_begun(pid_t tid, uint64_t *begun)
     *begun = 0;
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)tid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) /* it is gone, or /proc is not there at all */
-        return access("/proc/self/stat", F_OK) != 0;
+    if (fd < 0) /* it is gone; or no descriptors are left, or /proc is not there at all */
+        return errno != ENOENT || access("/proc/self/stat", F_OK) != 0;
     ssize_t len = read(fd, text, sizeof text - 1);
     close(fd);
     text[len > 0 ? len : 0] = '\0';
