@@ -67,10 +67,10 @@ enum stk_error stk_client_open(const char *uri, int64_t timeout_ms, stk_client *
     return error;
 }
 
-static void close_idle(stk_client *client)
+static void close_idle(stk_client *client, void (*close)(struct connection *connection))
 {
-    while (!list_empty(&client->idle)) /* which connection_close shortens */
-        connection_close(list_entry(client->idle.next, struct connection, link));
+    while (!list_empty(&client->idle)) /* which `close` shortens */
+        close(list_entry(client->idle.next, struct connection, link));
 }
 
 enum stk_error stk_client_set_timeout(stk_client *client, int64_t timeout_ms)
@@ -90,8 +90,8 @@ static void drop(stk_client *client)
 {
     if (client->embedded != NULL || pthread_mutex_trylock(&client->lock) != 0)
         return;
-    close_idle(client);
-    leases_orphan(client);
+    close_idle(client, connection_drop);
+    leases_orphan(client, connection_drop);
     renewer_drop(client->renewer);
     pthread_mutex_unlock(&client->lock);
 }
@@ -106,8 +106,8 @@ void stk_client_close(stk_client *client)
     }
     renewer_free(client->renewer);
     client->renewer = NULL;
-    leases_orphan(client);
-    close_idle(client);
+    leases_orphan(client, connection_close);
+    close_idle(client, connection_close);
     embedded_close(client->embedded);
     pthread_mutex_destroy(&client->lock);
     free(client);

@@ -115,6 +115,12 @@ struct connection *connection_open(const struct target *target, struct embedded 
     return NULL;
 }
 
+void connection_drop(struct connection *connection)
+{
+    connection->transport->silent = true;
+    connection_close(connection);
+}
+
 void connection_close(struct connection *connection)
 {
     list_remove(&connection->link);

@@ -23,6 +23,8 @@ struct connection {
 struct connection *connection_open(const struct target *target, struct embedded *embedded,
                                    int64_t deadline_ms, int wake_fd, enum stk_error *error);
 void connection_close(struct connection *connection);
+/* The same in a forked child: not a byte is sent, for the parent goes on with it. */
+void connection_drop(struct connection *connection);
 
 /* Raise *sent by the bytes that are on their way. */
 enum io_result connection_send(struct connection *connection, struct bytes data,

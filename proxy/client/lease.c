@@ -366,6 +366,8 @@ enum stk_error stk_keep_alive(stk_lease *lease, bool on)
         error = fail(STK_STALE, "this lease was lost");
     else if (!on)
         renewer_forget(lease);
+    else if (lease->until_ms == 0)
+        error = fail(STK_MISUSE, "stk_renew comes first: nobody knows what time it has left");
     else if (!lease->kept && !renewer_add(lease))
         error = STK_BUSY;
     pthread_mutex_unlock(&lease->client->lock);
@@ -510,14 +512,14 @@ void stk_lease_free(stk_lease *lease)
     free(lease);
 }
 
-void leases_orphan(stk_client *client)
+void leases_orphan(stk_client *client, void (*close)(struct connection *connection))
 {
     struct list *link;
 
     while ((link = list_pop(&client->leases)) != NULL) {
         stk_lease *lease = list_entry(link, stk_lease, link);
         if (lease->connection != NULL)
-            connection_close(lease->connection);
+            close(lease->connection);
         lease->connection = NULL;
         lease->kept = false;
         lease->client = NULL;

@@ -52,7 +52,8 @@ struct stk_lease {
 enum stk_error lease_check(const stk_lease *lease);
 /* The daemon replied STALE to a write under this lease alone: it is lost. */
 void lease_on_stale(stk_lease *lease);
-/* The client ends: its leases stay as handles that can only be freed. */
-void leases_orphan(stk_client *client);
+/* The client ends: its leases stay as handles that can only be freed. `close` ends the connections
+ * of ephemeral ones. */
+void leases_orphan(stk_client *client, void (*close)(struct connection *connection));
 
 #endif

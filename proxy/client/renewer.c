@@ -47,6 +47,8 @@ struct renewer {
     stk_lease *calling_lost;       /* its `lost` is being called */
     struct connection *connection; /* set by the thread; NULL: not connected */
     int64_t retry_ms;              /* no connection is tried before */
+    int64_t timer_ms;              /* when the timer wakes it */
+    bool connecting;
     /* The thread's. */
     int64_t pause_ms;
     struct buf out;
@@ -169,14 +171,15 @@ static void renew(struct renewer *renewer, stk_lease *lease)
     schedule(renewer, lease);
 }
 
-/* Do what is due, and compose what is to be sent. Return a lease for which to call `lost`. */
+/* Do what is due, and compose what is to be sent: in batches, so that replies are read between
+ * them, but all of it where there is no connection yet. Return a lease for which to call `lost`. */
 static stk_lease *run_due(struct renewer *renewer)
 {
     struct heap_node *first;
     int64_t now = now_ms();
 
     while ((first = heap_first(&renewer->due)) != NULL && first->at_ms <= now &&
-           renewer->out.len < BATCH_BYTES) {
+           (renewer->out.len < BATCH_BYTES || renewer->connection == NULL)) {
         stk_lease *lease = lease_of(first);
         if (lease->state == STATE_LIVE && now >= end_ms(lease))
             lose(renewer, lease, lease->why != STK_OK ? lease->why : STK_TIMEOUT);
@@ -287,9 +290,31 @@ static int64_t next_event_ms(const struct renewer *renewer)
     return first != NULL ? first->at_ms : now_ms() + IDLE_MS;
 }
 
+/* Return when the lease has to be looked at though there is no connection yet. That it is due for a
+ * renewal is no reason: in a busy program one always is, and nothing would ever be connected. */
+static int64_t limit_ms(const stk_lease *lease)
+{
+    bool renews_later = lease->state == STATE_LIVE && !lease->renewing;
+    return renews_later ? end_ms(lease) : lease->due.at_ms;
+}
+
+static int64_t connect_until_ms(const struct renewer *renewer)
+{
+    const struct list *leases = &renewer->client->leases;
+    int64_t until_ms = now_ms() + IDLE_MS;
+
+    for (const struct list *at = leases->next; at != leases; at = at->next) {
+        const stk_lease *lease = list_entry(at, stk_lease, link);
+        if (lease->kept && limit_ms(lease) < until_ms)
+            until_ms = limit_ms(lease);
+    }
+    return until_ms;
+}
+
 /* Wake the thread at that time. The lock is held, so that no earlier time gets lost. */
 static void set_timer(struct renewer *renewer, int64_t at_ms)
 {
+    renewer->timer_ms = at_ms;
     at_ms = at_ms < 1 ? 1 : at_ms; /* zero would disarm it; what is past fires at once */
     struct itimerspec at = {
         .it_value = {.tv_sec = at_ms / 1000, .tv_nsec = at_ms % 1000 * 1000000}};
@@ -322,13 +347,18 @@ static void step(struct renewer *renewer)
     enum stk_error why = STK_UNREACHABLE;
     redisReply *reply = NULL;
     enum io_result result = IO_LATE;
-    int64_t deadline_ms = next_event_ms(renewer);
+    int64_t deadline_ms;
 
     if (renewer->out.len > 0) {
+        renewer->connecting = connection == NULL;
+        deadline_ms = renewer->connecting ? connect_until_ms(renewer) : next_event_ms(renewer);
+        if (!renewer->connecting && deadline_ms < now_ms() + PATIENCE_MS_MIN)
+            deadline_ms = now_ms() + PATIENCE_MS_MIN; /* the next batch is due, too */
         set_timer(renewer, deadline_ms);
         pthread_mutex_unlock(&client->lock);
         sent = send_out(renewer, &connection, deadline_ms, &why);
         pthread_mutex_lock(&client->lock);
+        renewer->connecting = false;
         renewer->connection = connection;
         buf_clear(&renewer->out);
     }
@@ -415,8 +445,9 @@ void renewer_reschedule(stk_lease *lease)
     if (!lease->kept)
         return;
     schedule(renewer, lease);
-    if (heap_first(&renewer->due) == &lease->due)
-        set_timer(renewer, 0);
+    int64_t at_ms = renewer->connecting ? limit_ms(lease) : lease->due.at_ms;
+    if (at_ms < renewer->timer_ms)
+        set_timer(renewer, at_ms);
 }
 
 void renewer_forget(stk_lease *lease)
@@ -469,7 +500,7 @@ void renewer_drop(struct renewer *renewer)
     if (renewer == NULL)
         return;
     if (renewer->connection != NULL)
-        connection_close(renewer->connection);
+        connection_drop(renewer->connection);
     renewer->connection = NULL;
     close(renewer->timer_fd);
     renewer->timer_fd = -1;

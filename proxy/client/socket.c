@@ -236,7 +236,7 @@ static void socket_close(struct transport *transport)
 {
     struct socket *socket = of(transport);
 
-    if (socket->tls != NULL) { /* the last word, if there is room for it */
+    if (socket->tls != NULL && !transport->silent) { /* the last word, if there is room for it */
         tls_end(socket->tls, &socket->sealed);
         (void)send(socket->fd, socket->sealed.data, socket->sealed.len,
                    MSG_NOSIGNAL | MSG_DONTWAIT);

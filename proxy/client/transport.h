@@ -24,6 +24,7 @@ enum io_result {
 struct transport {
     const struct transport_impl *impl;
     int wake_fd;   /* its user's: ends each wait to receive while it is readable; -1: none */
+    bool silent;   /* it is closed without a last word: another process goes on with it */
     char why[160]; /* IO_BROKEN */
 };
 

@@ -17,6 +17,7 @@ from harness import install
 from harness.library import Remote, StkError, fails, sell
 from harness.limits import (BUILD, REPO, Late, Seconds, Stopwatch, patience, sanitized, wait_until,
                             within)
+from harness.ports import free_port
 
 PROGRAM = REPO / "tests/system/clients/library.c"
 EVERYWHERE = ["embedded", "tcp", "unix"]
@@ -426,6 +427,23 @@ def test_a_daemon_that_comes_back_in_time_costs_no_lease(rig, library):
         client.set(lease, "r", 1)
         assert client.query("r").token == token
         lease.release()
+
+
+def test_many_leases_that_are_due_at_once_are_renewed_when_the_daemon_is_back(rig, library):
+    ttl_ms = int(patience(4000))
+    listen = (f"127.0.0.1:{free_port()}",)
+    daemon = rig.daemon(listen=listen)
+    with library.open(daemon.uri, 30000) as client:
+        leases = [client.acquire(*(f"{basket}:{n:0300}" for n in range(250)), ttl_ms=ttl_ms)
+                  for basket in range(8)]  # a renewal of each is larger than a batch
+        daemon.stop()
+        time.sleep(ttl_ms * 0.4 / 1000)
+        rig.daemon(listen=listen)
+        wait_until(lambda: all(lease.left_ms > ttl_ms * 0.7 for lease in leases) or
+                   any(lease.lost for lease in leases), "all are renewed")
+        assert [lease.lost for lease in leases if lease.lost] == []
+        for lease in leases:
+            lease.free()
 
 
 def test_it_does_not_renew_for_a_thread_that_has_ended(rig, library):

@@ -2,7 +2,11 @@
 """The library's connection to a daemon: replies that get lost, daemons that are silent or gone, and
 who else is there."""
 
+import collections
+import contextlib
+import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -153,6 +157,45 @@ def test_it_authenticates(rig, library):
             lease.release()
     fails("NOAUTH", library.open, f"stockade://{host}")
     fails("WRONGPASS", library.open, f"stockade://:wrong@{host}")
+
+
+def serve_slow_logins(server, heard):
+    """Answers AUTH after a while, grants and renews what it is asked."""
+    answers = {"AUTH": "+OK", "PING": "+PONG", "ACQUIRE": "*2\r\n:7\r\n:60000", "RENEW": ":60000",
+               "RELEASE": ":0"}
+
+    def serve(connection):
+        with contextlib.suppress(OSError, ValueError), connection:
+            asked = connection.makefile("rb")
+            while line := asked.readline():
+                words = [asked.read(int(asked.readline()[1:]) + 2)[:-2].decode()
+                         for _ in range(int(line[1:]))]
+                if words[0] == "AUTH":
+                    time.sleep(0.15)
+                heard.append(words[:2])
+                connection.sendall(answers[words[0]].encode() + b"\r\n")
+    with contextlib.suppress(OSError):
+        while True:
+            threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+
+
+def test_a_busy_program_still_connects_to_renew_its_leases(library):
+    heard = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve_slow_logins, args=(server, heard), daemon=True).start()
+        with library.open("stockade://:pw@127.0.0.1:{}".format(server.getsockname()[1])) as client:
+            lease = client.acquire("r", ttl_ms=60000)
+            held = collections.deque()
+
+            def is_renewed():  # what is acquired meanwhile is always due first
+                held.append(client.acquire("s", ttl_ms=60000))
+                if len(held) > 20:
+                    held.popleft().release()
+                return ["RENEW", "r"] in heard
+            wait_until(is_renewed, "it is renewed")
+            assert lease.valid and lease.lost == []
+            for each in (lease, *held):
+                each.free()
 
 
 def test_waiters_through_one_client_are_served_in_order(client):

@@ -300,6 +300,19 @@ def test_the_library_by_tls(daemon, library, certs, key):
         assert client.get(key) == big
 
 
+def test_a_forked_child_ends_no_connection_of_its_parent(daemon, library, certs, key):
+    with library.open(uri_of(daemon, f"tls_ca={certs.ca}")) as client:
+        lease = client.acquire(key, ttl_ms=60000, ephemeral=True)  # ends with its connection
+        child = os.fork()
+        if child == 0:
+            client.close()
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        client.set(lease, key, "parent's")
+        assert lease.valid and client.query(key).held
+        lease.release()
+
+
 def test_the_library_refuses_who_is_not_the_one(daemon, library, certs, tmp_path):
     other = Certs(tmp_path / "other")
     for options, why in (((f"tls_ca={other.ca}",), "certificate is refused: "),

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The renewer, with a server that answers as the test says: what it does about replies that are
  * late, refusals, for somebody else, or not asked for. */
+#include <sys/resource.h>
+
 #include "tests/unit/client/rig.h"
 
 /* The PING and the grant come before. */
@@ -142,6 +144,41 @@ SCRIPT_TEST(a_kept_basket_is_good_for_as_long_as_the_least_of_its_renewals_told)
     ok(stk_acquire_all(client, resources, 2, &(stk_lease_options){.ttl_ms = 600000}, &lease));
     assert_true(stk_lease_left_ms(lease) > 300000);
     await(stk_lease_left_ms(lease) < 300000);
+    assert_true(stk_lease_valid(lease));
+    stk_lease_free(lease);
+}
+
+/* Whether a thread still runs is read from a file. */
+SCRIPT_TEST(a_program_without_descriptors_keeps_its_leases)
+{
+    struct loss loss = {0};
+    struct rlimit before, none;
+
+    stk_client *client = script_open(script, RIG_TIMEOUT_MS, "*2\r\n:7\r\n:3000\r\n", ":3000\r\n",
+                                     ":3000\r\n", ":3000\r\n");
+    stk_lease *lease = rig_acquire_watched(client, 3000, &loss);
+    await(script_used(script) == FIRST_RENEWAL + 1);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){.rlim_cur = 0, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    await(script_used(script) == FIRST_RENEWAL + 3 || atomic_load(&loss.calls) > 0);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(atomic_load(&loss.calls), 0);
+    assert_true(stk_lease_valid(lease));
+    stk_lease_free(lease);
+}
+
+/* Of a token that was granted elsewhere nobody here knows how long it is good for. */
+SCRIPT_TEST(a_lease_from_elsewhere_is_kept_alive_after_its_first_renewal)
+{
+    stk_lease *lease;
+
+    stk_client *client = script_open(script, RIG_TIMEOUT_MS, ":" TTL "\r\n", ":" TTL "\r\n");
+    ok(stk_lease_use(client, "r", 7, &lease));
+    assert_int_equal(stk_keep_alive(lease, true), STK_MISUSE);
+    ok(stk_renew(lease, 600000));
+    ok(stk_keep_alive(lease, true));
+    await(script_used(script) == FIRST_RENEWAL + 1);
     assert_true(stk_lease_valid(lease));
     stk_lease_free(lease);
 }
