@@ -533,6 +533,56 @@ def test_a_lease_that_was_granted_too_late_is_given_back(rig, daemon):
     running.end()
 
 
+def test_a_late_grant_to_an_owner_that_had_entered_before_leaves_that_lease(rig, daemon):
+    running = node(rig, """
+        const hasty = await connect(uri, { timeout: 500 });
+        const lease = await shop.acquire('k', { ttl: 60000, owner: 'me' });
+        say();
+        await told();
+        say(await end(hasty.acquire('k', { ttl: 60000, owner: 'me' })));
+        await told();
+        while ((await shop.query('k')).holds > 1);
+        await sleep(200);
+        say([await end(lease.set('mine')), (await shop.query('k')).holds]);
+        await hasty.close();""", daemon.uri)
+    running.hear()
+    with daemon.frozen():
+        running.tell()
+        assert running.hear() == "Unreachable"
+    running.tell()
+    assert running.hear() == [None, 1]
+    running.end()
+
+
+@pytest.mark.parametrize("wait", [0, 30000])
+def test_a_grant_to_a_named_owner_that_ended_before_its_repeat_is_asked_again(rig, daemon, wait):
+    relay = rig.relay(daemon.address)
+    running = node(rig, """
+        say();
+        await told();
+        const lease = shop.acquire('k', { owner: 'me', wait: Number(args[0]) });
+        say((await lease).token);""", relay.uri, wait)
+    running.hear()
+    relay.hold("down")
+    running.tell()
+    wait_until(lambda: daemon.client()("LEASE", "k") is not None and relay.kept("down"), "granted")
+    daemon.client()("REVOKE", "k")
+    relay.cut()
+    relay.let("down")
+    assert running.hear(20) == 2
+    running.end()
+
+
+def test_a_wait_for_a_basket_ends_with_its_signal_from_the_start(rig, daemon):
+    said = told(rig, daemon, """
+        const held = await shop.acquire('a');
+        const controller = new AbortController();
+        const basket = shop.acquireAll(['a', 'b'], { wait: 60000, signal: controller.signal });
+        controller.abort(); // while it asks for the first time
+        say([await end(basket), await held.release()]);""")
+    assert said == ["AbortError", True]
+
+
 # Transactions, and rows of the program's own.
 
 def test_a_transaction_is_applied_whole_or_not_at_all(rig, daemon):

@@ -217,6 +217,7 @@ export class Link extends EventEmitter {
     const ask = new Ask((client) => client.sendCommand(compose()), until, { onLate });
     try {
       for (;;) {
+        signal?.throwIfAborted(); // who listens from here on would not hear of it
         const client = this.#make({ socket: { reconnectStrategy: (_, cause) => cause } });
         const stop = () => client.isOpen && client.destroy();
         signal?.addEventListener('abort', stop);
@@ -248,6 +249,7 @@ export class Link extends EventEmitter {
 
   // One of the connections that may wait; first come, first served.
   #asideRoom(until, signal) {
+    signal?.throwIfAborted();
     if (this.#asides < ASIDE_MAX) {
       this.#asides += 1;
       return undefined;

@@ -84,26 +84,44 @@ export class Stockade extends EventEmitter {
     resourceName(resource);
     const waitUntil = now() + wait;
     const words = ['ACQUIRE', resource, String(ttl), 'OWNER', owner ?? this.newId()];
-    if (owner !== undefined) words.push('ID', this.newId());
     const call = {
       until: waitUntil + this.link.timeout,
-      onLate: (reply) => this.#giveBack(resource, reply),
+      onLate: (reply) => this.#giveBack(resource, reply, owner),
     };
-    let reply = await this.link.call(words, call);
+    let reply = owner === undefined ? await this.link.call(words, call)
+      : await this.#named((id) => this.link.call([...words, 'ID', id], call));
     if (reply === null && wait > 0) {
-      reply = await this.#queue(words.slice(0, 5), ttl, waitUntil, signal, call);
+      reply = await this.#queue(words, ttl, waitUntil, signal, call);
     }
     if (reply === null) throw new Held(`another holds ${JSON.stringify(resource)}`);
     return new Lease(this, resource, { token: reply[0], left: reply[1], asked: call.asked, ttl,
       owner });
   }
 
+  // Asks under an ID; under another one where the grant of an attempt without a reply is over.
+  async #named(ask) {
+    for (;;) {
+      try {
+        return await ask(this.newId());
+      } catch (error) {
+        if (!(error instanceof Stale)) throw error;
+      }
+    }
+  }
+
   // Asks until it is granted or the time is up.
   async #queue(words, ttl, waitUntil, signal, options) {
     const [, resource] = words;
-    const id = this.newId();
+    let id = this.newId();
     const ask = async () => {
-      const reply = await this.link.call([...words, 'ID', id, 'QUEUE'], options);
+      let reply;
+      try {
+        reply = await this.link.call([...words, 'ID', id, 'QUEUE'], options);
+      } catch (error) {
+        if (!(error instanceof Stale)) throw error;
+        id = this.newId(); // as in #named()
+        return ask();
+      }
       return reply === null || reply[0] === 'queued' ? null : reply;
     };
     let called = () => {}; // ends the pause
@@ -141,7 +159,7 @@ export class Stockade extends EventEmitter {
         told = false;
         grant = await ask();
       }
-      if (signal?.aborted && grant !== null) this.#giveBack(resource, grant);
+      if (signal?.aborted && grant !== null) options.onLate(grant);
       else if (grant === null) await this.link.call(['DEQUEUE', resource, id]).catch(() => {});
       signal?.throwIfAborted();
       return grant;
@@ -151,11 +169,14 @@ export class Stockade extends EventEmitter {
     }
   }
 
-  // A grant that nobody waits for any more.
-  async #giveBack(resource, reply) {
+  // A grant that nobody waits for any more. An owner with a name may have entered before: it leaves
+  // once.
+  async #giveBack(resource, reply, owner) {
     if (typeof reply?.[0] !== 'number') return;
     const words = ['RELEASE', resource, String(reply[0])];
-    await releaseAll(this.link, words).catch(() => {});
+    const left = owner === undefined ? releaseAll(this.link, words)
+      : this.link.call([...words, 'ID', this.newId()]);
+    await left.catch(() => {});
   }
 
   async acquireAll(resources, options = {}) {
@@ -179,7 +200,8 @@ export class Stockade extends EventEmitter {
       if (owner !== undefined) words.push('OWNER', owner);
       const call = {
         until: waitUntil + this.link.timeout,
-        onLate: (reply) => reply?.forEach((token, i) => this.#giveBack(resources[i], [token])),
+        onLate: (reply) => reply?.forEach(
+          (token, i) => this.#giveBack(resources[i], [token], owner)),
       };
       try {
         let reply = await this.link.call(words, call);
