@@ -3,11 +3,13 @@
 a call is interrupted or a reply does not come, and that it installs. (test_python_asyncio.py: the
 same for tasks. test_handlers.py: web handlers.)"""
 
+import contextlib
 import inspect
 import os
 import re
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import threading
@@ -608,7 +610,95 @@ def test_a_forked_child_releases_nothing(rig, key):
     assert shop.get(key) == "4"
 
 
+def test_a_lease_that_was_made_before_a_fork_is_taken_and_given_back_by_the_child(rig, key):
+    shop = connect(rig.daemon())
+    with shop.lease(key + "parent"):  # its keeper runs
+        lease = shop.lease(key)
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                with lease:
+                    lease.set(1)
+                    status = 0 if shop.query(key)["state"] == "held" else 2
+            finally:
+                os._exit(status)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert shop.get(key) == "1" and is_free(shop, key)
+
+
 # Replies that do not come.
+
+def scripted(server, answers):
+    """A server that takes each connection's next answer for each command: None: closes it."""
+    def serve(connection):
+        with contextlib.suppress(OSError, ValueError, IndexError), connection:
+            asked = connection.makefile("rb")
+            while line := asked.readline():
+                words = [asked.read(int(asked.readline()[1:]) + 2)[:-2].decode()
+                         for _ in range(int(line[1:]))]
+                wait, answer = answers.pop(0) if words[0] != "CLIENT" else (0, "+OK")
+                time.sleep(wait)
+                if answer is None:
+                    break
+                connection.sendall(answer.encode() + b"\r\n")
+
+    def accept():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+    threading.Thread(target=accept, daemon=True).start()
+
+
+@pytest.fixture
+def server():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def reach(server, login="", **options):
+    return stockade.connect("stockade://{}127.0.0.1:{}".format(login, server.getsockname()[1]),
+                            **options)
+
+
+def test_a_login_that_finds_the_daemon_busy_is_tried_again(server):
+    scripted(server, [(0, "-BUSY 8 passwords are being checked already; try again"), (0, "+OK"),
+                      (0, "$1\r\n7")])
+    with reach(server, "user:password@") as shop:
+        assert shop.get("k") == "7"
+
+
+def test_a_slow_login_takes_its_time_from_the_call(server):
+    scripted(server, [(0.8, "+OK"), (5, "$1\r\n7")])
+    with reach(server, "user:password@", timeout=1) as shop, Stopwatch() as watch:
+        with pytest.raises(stockade.Unreachable):
+            shop.get("k")
+    assert watch.seconds < 1.5
+
+
+def test_a_daemon_that_is_busy_after_a_lost_reply_leaves_the_write_unsure(server):
+    scripted(server, [(0, "*2\r\n:1\r\n:60000"), (0, None), *[(0, "-BUSY stopping")] * 999])
+    with reach(server, timeout=0.5) as shop:
+        lease = shop.lease("k", renew=False).acquire()
+        with pytest.raises(stockade.Unsure) as caught:
+            lease.set(1)
+        assert caught.value.token == 1 and caught.value.id
+
+
+def test_a_name_that_takes_too_long_to_look_up_holds_nobody_up(monkeypatch):
+    look_up, over = socket.getaddrinfo, threading.Event()
+
+    def slowly(host, *args):
+        if host == "slow.example" and socket.AI_NUMERICHOST not in args:
+            over.wait(20)
+        return look_up(host, *args)
+    monkeypatch.setattr(socket, "getaddrinfo", slowly)
+    with stockade.connect("stockade://slow.example", timeout=0.3) as shop, Stopwatch() as watch:
+        with pytest.raises(stockade.Unreachable):
+            shop.get("k")
+    over.set()
+    assert watch.seconds < 5
+
 
 def losing(relay):
     """The thread that loses the reply to the next request as soon as it is there."""

@@ -18,8 +18,8 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Generator, Iterator, Lis
 
 import redis
 
-from stockade.errors import (Busy, Deadlock, Held, Misuse, Refused, Stale, StockadeError,
-                             StoreFailed, Unreachable, Unsure)
+from stockade.errors import (Busy, Deadlock, Denied, Held, Misuse, Refused, Stale, StockadeError,
+                             StoreFailed, Unreachable, Unsure, from_text)
 
 if TYPE_CHECKING:
     from stockade._lease import LeaseBase
@@ -89,6 +89,7 @@ class Attempts:
         self.ask = ask
         self.deadline = (max(now(), ask.wait_until) if ask.waits else now()) + timeout
         self.pause = PAUSE_MIN
+        self.unheard = False  # an attempt may have been applied, and its answer was lost
 
     def time_left(self) -> float:
         return self.deadline - now()
@@ -100,13 +101,23 @@ class Attempts:
         late = ask.sent and isinstance(error, redis.TimeoutError)
         if late or ask.sent and not ask.repeatable or not (ask.patient or aged):
             raise self.unanswered(error) from error
+        self.unheard = ask.sent
         return 0 if aged else self._pause(self.unanswered(error))
 
+    def pause_when_refused(self, error: Exception) -> float:
+        """The same after a login was refused: where that is not for good."""
+        refusal = from_text(str(error))
+        if not isinstance(refusal, Busy):
+            raise Denied(str(error)) from None
+        return self.pause_when_busy(refusal)
+
     def pause_when_busy(self, busy: Busy) -> float:
-        """The same after the daemon said that it is busy, or stopping: nothing was applied."""
+        """The same after the daemon said that it is busy, or stopping: this time nothing was
+        applied."""
+        error = self.unanswered(busy) if self.unheard and self.ask.changes else busy
         if not self.ask.patient:
-            raise busy
-        return self._pause(busy)
+            raise error
+        return self._pause(error)
 
     def _pause(self, error: StockadeError) -> float:
         # Half of it is left to chance, so that a crowd spreads out.

@@ -229,7 +229,7 @@ class Keeper:
     def _send(self, commands: List[Words], wakes_at: float) -> None:
         if self._connection is None:
             limit = min(self._timeout, max(CONNECT_MIN, wakes_at - now()))
-            self._connection = self._target.connection(limit)
+            self._connection = self._target.connection(limit, now() + limit)
         self._connection.connect()
         self._connection.send_packed_command(self._connection.pack_commands(commands))
 

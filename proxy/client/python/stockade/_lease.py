@@ -91,9 +91,10 @@ class LeaseBase:
         if self._pid != os.getpid():
             raise Misuse("this lease belongs to the process that took it")
 
-    def _check_new(self) -> None:
+    def _check_new(self, keeper: Keeper) -> None:
         if self._state != NEW:
             raise Misuse("a lease is acquired once: ask shop.lease() for another")
+        self._keeper, self._pid = keeper, os.getpid()  # it may have been made before a fork
 
     def _granted(self, token: int, asked: float, left: float) -> None:
         self._token = token

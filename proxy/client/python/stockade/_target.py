@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import queue
 import socket
 import ssl
-from typing import Any, Dict
+import threading
+from typing import Any, Dict, List, Union
 from urllib.parse import unquote, urlsplit
 
 import redis
 import redis.asyncio
 
+from stockade._flow import now
 from stockade.errors import Misuse
 
 PORT = 7379
@@ -54,7 +58,72 @@ def _context(tls: Dict[str, str]) -> _Context:
     return context
 
 
-class _TlsConnection(redis.Connection):  # type: ignore[misc]
+def _look_up(host: str, port: int, seconds: float) -> List[str]:
+    """The host's addresses. getaddrinfo knows no time limit, so a name is looked up on a thread of
+    its own, which is left behind where it takes too long."""
+    found: queue.SimpleQueue[Union[List[Any], OSError]] = queue.SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            found.put(socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM))
+        except OSError as error:
+            found.put(error)
+
+    with contextlib.suppress(socket.gaierror):
+        socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)
+        return [host]
+    threading.Thread(target=look_up, name="stockade-resolve", daemon=True).start()
+    try:
+        result = found.get(timeout=seconds)
+    except queue.Empty:
+        raise socket.timeout(f"looking up {host} takes too long") from None
+    if isinstance(result, OSError):
+        raise result
+    return [address[0] if len(address) < 4 or not address[3] else f"{address[0]}%{address[3]}"
+            for *_, address in result]
+
+
+class _Limited:
+    """Connects and logs in until a moment; redis-py has a limit for each step and address."""
+
+    until = 0.0
+
+    def _left(self) -> float:
+        left = self.until - now()
+        if left <= 0:
+            raise socket.timeout("no connection in time")
+        return left
+
+
+class _UnixConnection(_Limited, redis.UnixDomainSocketConnection):  # type: ignore[misc]
+    def _connect(self) -> Any:
+        connected = super()._connect()
+        connected.settimeout(self._left())
+        return connected
+
+
+class _Connection(_Limited, redis.Connection):  # type: ignore[misc]
+    host: str
+    port: int
+
+    def _connect(self) -> Any:
+        name, failure = self.host, OSError("it has no address")
+        try:
+            for address in _look_up(name, self.port, self._left()):
+                self.host = address
+                self.socket_connect_timeout = self._left()
+                try:
+                    connected = super()._connect()
+                    connected.settimeout(self._left())
+                    return connected
+                except OSError as error:
+                    failure = error
+            raise failure
+        finally:
+            self.host = name
+
+
+class _TlsConnection(_Connection):
     def __init__(self, tls: _Context, **options: Any) -> None:
         super().__init__(**options)
         self._tls = tls
@@ -139,14 +208,19 @@ class Target:
             raise Misuse("tls_key without tls_cert")
         return options
 
-    def connection(self, timeout: float) -> Any:
-        """A redis.Connection, not connected yet, each of whose steps may take so many seconds."""
+    def connection(self, timeout: float, until: float) -> Any:
+        """A redis.Connection, not connected yet. It is connected, logged in included, until then
+        or not at all; from then on each read may take so many seconds."""
+        options = dict(self._options, socket_timeout=timeout)
+        connection: Any
         if self._unix:
-            return redis.UnixDomainSocketConnection(socket_timeout=timeout, **self._options)
-        options = dict(self._options, socket_timeout=timeout, socket_connect_timeout=timeout)
-        if self._tls is not None:
-            return _TlsConnection(self._tls, **options)
-        return redis.Connection(**options)
+            connection = _UnixConnection(**options)
+        elif self._tls is not None:
+            connection = _TlsConnection(self._tls, **options)
+        else:
+            connection = _Connection(**options)
+        connection.until = until
+        return connection
 
     def aio_connection(self) -> Any:
         """The same for asyncio, where the caller sets the limits."""

@@ -252,13 +252,14 @@ class Stockade:
                     replies = await self._exchange(connection, ask)
             except BaseException as error:
                 await _disconnect(connection)
-                if isinstance(error, (redis.AuthenticationError, redis.ResponseError)):
-                    raise Denied(str(error)) from None
                 if isinstance(error, asyncio.TimeoutError):
                     error = redis.TimeoutError("no answer in time")
-                if not isinstance(error, BROKEN):
+                if isinstance(error, (redis.AuthenticationError, redis.ResponseError)):
+                    pause = attempts.pause_when_refused(error)
+                elif isinstance(error, BROKEN):
+                    pause = attempts.pause_after(error, aged)
+                else:
                     raise
-                pause = attempts.pause_after(error, aged)
             else:
                 if len(self._idle) < IDLE_MAX:
                     self._idle.append(connection)
@@ -342,7 +343,8 @@ class Lease(LeaseBase):
 
     async def acquire(self) -> Lease:
         """Held: another has it, and had it for all of `wait`."""
-        self._check_new()
+        self._shop._check_loop()
+        self._check_new(self._shop._keeper)
         try:
             await self._shop._drive(_flow.acquire(self, now() + self._wait if self._wait else 0))
         except BaseException:
@@ -507,8 +509,9 @@ class Leases:
         self._wait = wait
 
     async def __aenter__(self) -> Tuple[Lease, ...]:
+        self._shop._check_loop()
         for lease in self._leases:
-            lease._check_new()
+            lease._check_new(self._shop._keeper)
         try:
             await self._shop._drive(_flow.acquire_all(
                 self._leases, now() + self._wait if self._wait else 0))

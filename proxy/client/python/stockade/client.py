@@ -27,6 +27,7 @@ log = logging.getLogger("stockade")
 
 T = TypeVar("T")
 IDLE_MAX = 64
+TIME_MIN = 0.001
 WAITING_MAX = 100
 
 
@@ -205,19 +206,24 @@ class Stockade:
 
     def _attempt(self, ask: Ask) -> List[Any]:
         attempts = Attempts(ask, self._timeout)
+        limited = False  # a socket that idled has the time limit of a call that begins
         while True:
-            connection, aged = self._take(ask)
+            connection, aged = self._take(ask, attempts)
+            limited = limited or not aged
             try:
-                replies = self._exchange(connection, ask)
+                replies = self._exchange(connection, ask, attempts if limited else None)
             except BaseException as error:
                 with contextlib.suppress(Exception):
                     connection.disconnect()
                 if isinstance(error, (redis.AuthenticationError, redis.ResponseError)):
-                    raise Denied(str(error)) from None
-                if not isinstance(error, BROKEN):
+                    pause = attempts.pause_when_refused(error)
+                elif isinstance(error, BROKEN):
+                    pause = attempts.pause_after(error, aged)
+                else:
                     raise
-                pause = attempts.pause_after(error, aged)
             else:
+                if limited:
+                    connection._sock.settimeout(self._timeout)
                 self._give(connection)
                 busy = _flow.first_busy(replies)
                 if busy is None:
@@ -225,12 +231,13 @@ class Stockade:
                 pause = attempts.pause_when_busy(busy)
             time.sleep(pause)
 
-    def _take(self, ask: Ask) -> Tuple[Any, bool]:
+    def _take(self, ask: Ask, attempts: Attempts) -> Tuple[Any, bool]:
         """A connection, and whether it idled: the one used last, which is likely still good."""
         if ask.repeatable and not ask.fresh:
             with contextlib.suppress(IndexError):
                 return self._idle.pop(), True
-        return self._target.connection(self._timeout), False
+        until = min(attempts.deadline, now() + self._timeout)
+        return self._target.connection(self._timeout, until), False
 
     def _give(self, connection: Any) -> None:
         if len(self._idle) < IDLE_MAX:
@@ -238,8 +245,10 @@ class Stockade:
         else:
             connection.disconnect()
 
-    def _exchange(self, connection: Any, ask: Ask) -> List[Any]:
+    def _exchange(self, connection: Any, ask: Ask, limits: Optional[Attempts]) -> List[Any]:
         connection.connect()
+        if limits is not None:
+            connection._sock.settimeout(max(TIME_MIN, limits.time_left()))
         commands = ask.compose()
         ask.sent = True
         if len(commands) == 1:
@@ -285,7 +294,8 @@ class Lease(LeaseBase):
 
     def acquire(self) -> Lease:
         """Held: another has it, and had it for all of `wait`."""
-        self._check_new()
+        self._shop._check_process()
+        self._check_new(self._shop._keeper)
         try:
             self._shop._drive(_flow.acquire(self, now() + self._wait if self._wait else 0))
         except BaseException:
@@ -411,8 +421,9 @@ class Leases:
         self._wait = wait
 
     def __enter__(self) -> Tuple[Lease, ...]:
+        self._shop._check_process()
         for lease in self._leases:
-            lease._check_new()
+            lease._check_new(self._shop._keeper)
         try:
             self._shop._drive(_flow.acquire_all(self._leases,
                                                 now() + self._wait if self._wait else 0))
