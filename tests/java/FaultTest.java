@@ -3,15 +3,25 @@ package io.stockade;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -36,6 +46,109 @@ class FaultTest {
         FutureTask<T> task = new FutureTask<>(work);
         new Thread(task).start();
         return task;
+    }
+
+    /** A server that has the next answer for each request; "": it closes the connection. */
+    private static final class Script implements AutoCloseable {
+        private final ServerSocket server;
+        private final Queue<String> answers;
+        private final List<String> asked = new CopyOnWriteArrayList<>();
+
+        Script(String... answers) throws IOException {
+            this.answers = new ConcurrentLinkedQueue<>(List.of(answers));
+            this.server = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
+            new Thread(() -> {
+                try {
+                    for (;;) {
+                        Socket socket = server.accept();
+                        new Thread(() -> serve(socket)).start();
+                    }
+                } catch (IOException closed) {
+                    // the test is over
+                }
+            }).start();
+        }
+
+        private void serve(Socket socket) {
+            byte[] request = new byte[4096];
+            try (socket) {
+                for (int got; (got = socket.getInputStream().read(request)) > 0;) {
+                    asked.add(new String(request, 0, got, StandardCharsets.UTF_8));
+                    String answer = answers.isEmpty() ? "-BUSY stopping" : answers.remove();
+                    if (answer.isEmpty()) {
+                        Thread.sleep(50);
+                        return;
+                    }
+                    socket.getOutputStream().write((answer + "\r\n")
+                                                       .getBytes(StandardCharsets.UTF_8));
+                }
+            } catch (IOException | InterruptedException over) {
+                // the test looks at what was asked
+            }
+        }
+
+        Stockade connect() {
+            return Stockade.connect("stockade://127.0.0.1:" + server.getLocalPort(),
+                                    Duration.ofMillis(1000));
+        }
+
+        /** What follows this word in that request, which is WORD $len VALUE. */
+        String word(int request, String word) {
+            String[] lines = asked.get(request).split("\r\n");
+            return lines[List.of(lines).indexOf(word) + 2];
+        }
+
+        @Override
+        public void close() throws IOException {
+            server.close();
+        }
+    }
+
+    @Test
+    void aBasketWhoseGrantIsOverIsAskedForAgainForTheTimeThatIsLeft() throws Exception {
+        try (Script script = new Script("+OK", "+OK", "", "+OK", "-STALE over", "+OK",
+                                        "*2\r\n:3\r\n:4");
+             Stockade shop = script.connect()) {
+            Leases basket = shop.leaseAll(List.of("r", "s"), 60_000, 10_000);
+            assertEquals(List.of(3L, 4L), basket.stream().map(Lease::token).toList());
+            int first = 2; /* a HELLO each is before */
+            assertTrue(Long.parseLong(script.word(first + 2, "WAIT"))
+                           <= Long.parseLong(script.word(first, "WAIT")) - 40);
+            assertEquals(script.word(first, "ID"), script.word(first + 2, "ID"));
+            assertNotEquals(script.word(first, "ID"), script.word(first + 4, "ID"));
+        }
+    }
+
+    @Test
+    void aDaemonThatIsBusyAtTheLoginIsAskedAgain() throws Exception {
+        try (Script script = new Script("+OK", "", "-BUSY try again", "+OK", "$1\r\n7");
+             Stockade shop = script.connect()) {
+            assertEquals("7", shop.get("k"));
+        }
+    }
+
+    @Test
+    void aDaemonThatIsBusyAfterALostReplyLeavesTheWriteUnsure() throws Exception {
+        try (Script script = new Script("+OK", "*2\r\n:1\r\n:60000", "", "+OK");
+             Stockade shop = script.connect()) {
+            FencedLock lock = shop.lock("r");
+            lock.lock(60, TimeUnit.SECONDS);
+            assertThrows(Unsure.class, () -> lock.lease().set("1"));
+        }
+    }
+
+    @Test
+    void locksOfThreadsThatEndedAreForgotten() throws Exception {
+        try (Stockade shop = daemon.connect()) {
+            for (int i = 0; i < 200; i++) {
+                FencedLock lock = shop.lock("r" + i);
+                Daemon.result(begin(() -> {
+                    lock.lock(10, TimeUnit.SECONDS);
+                    return null;
+                }));
+            }
+            assertTrue(shop.holds.size() < 140, "holds " + shop.holds.size());
+        }
     }
 
     @Test

@@ -7,11 +7,15 @@ import java.net.InetSocketAddress;
 import java.net.SocketTimeoutException;
 import java.util.ArrayDeque;
 import java.util.List;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Supplier;
 
 /**
  * Calls: a request, sent on a connection that this thread has for itself meanwhile, and sent again
@@ -89,11 +93,14 @@ final class Calls {
 
     /** Run a request and return its replies, error replies among them. */
     Answer run(Kind kind, Request request) {
-        return new Call(kind, request, false, System.nanoTime() + timeout).run();
+        return new Call(kind, () -> request, false, System.nanoTime() + timeout).run();
     }
 
-    /** The same on a connection of its own, which may take so many nanoseconds more. */
-    Answer runAlone(Kind kind, Request request, long extra) {
+    /**
+     * The same on a connection of its own, which may take so many nanoseconds more. Each attempt
+     * asks for its request.
+     */
+    Answer runAlone(Kind kind, Supplier<Request> request, long extra) {
         return new Call(kind, request, true, System.nanoTime() + timeout + extra).run();
     }
 
@@ -142,7 +149,7 @@ final class Calls {
     /** Try each of the host's addresses. */
     private Wire open(long deadline) throws IOException {
         IOException last = null;
-        for (InetAddress at : InetAddress.getAllByName(address.host())) {
+        for (InetAddress at : resolve(deadline)) {
             InetSocketAddress where = new InetSocketAddress(at, address.port());
             try {
                 Wire wire = Wire.open(where, address.hello(), deadline);
@@ -155,6 +162,35 @@ final class Calls {
         throw last;
     }
 
+    /** Looking a name up knows no time limit: it is left behind where it takes too long. */
+    private InetAddress[] resolve(long deadline) throws IOException {
+        String host = address.host();
+        if (host.indexOf(':') >= 0 || host.matches("[0-9.]+")) {
+            return InetAddress.getAllByName(host);
+        }
+        FutureTask<InetAddress[]> task = new FutureTask<>(() -> InetAddress.getAllByName(host));
+        Keeper.daemonThread(task, "stockade-resolve").start();
+        boolean stopped = false;
+        try {
+            for (;;) {
+                try {
+                    return task.get(deadline - System.nanoTime(), TimeUnit.NANOSECONDS);
+                } catch (InterruptedException now) {
+                    stopped = true;
+                } catch (TimeoutException late) {
+                    throw new SocketTimeoutException();
+                } catch (ExecutionException failed) {
+                    throw failed.getCause() instanceof IOException why
+                        ? why : new IOException(failed.getCause());
+                }
+            }
+        } finally {
+            if (stopped) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
     private static String why(IOException failed) {
         if (failed instanceof SocketTimeoutException) {
             return "no answer in time";
@@ -164,16 +200,19 @@ final class Calls {
 
     private final class Call {
         private final Kind kind;
-        private final Request request;
+        private final Supplier<Request> requests;
         private final boolean alone;
         private final long deadline;
         private boolean interrupted;
+        private Request request; /* of the attempt under way */
         private boolean sent;
+        private boolean unheard; /* an answer was lost: it may have been applied */
         private long pause = PAUSE_MIN;
 
-        Call(Kind kind, Request request, boolean alone, long deadline) {
+        Call(Kind kind, Supplier<Request> requests, boolean alone, long deadline) {
             this.kind = kind;
-            this.request = request;
+            this.requests = requests;
+            this.request = requests.get();
             this.alone = alone;
             this.deadline = deadline;
         }
@@ -209,8 +248,18 @@ final class Calls {
                     aged = wire.used();
                     long askedAt = System.nanoTime();
                     List<Object> replies = exchange(wire);
-                    if (kind == Kind.ONCE || !isBusy(replies) || !rest()) {
+                    if (kind == Kind.ONCE || !isBusy(replies)) {
                         return new Answer(replies, askedAt);
+                    }
+                    if (!rest()) {
+                        if (unheard) {
+                            throw unanswered(new IOException("the daemon is busy"));
+                        }
+                        return new Answer(replies, askedAt);
+                    }
+                } catch (Busy login) {
+                    if (!rest()) {
+                        throw unheard ? unanswered(new IOException(login.getMessage())) : login;
                     }
                 } catch (IOException failed) {
                     if (Thread.interrupted()) { /* a virtual thread's socket closes by that */
@@ -232,6 +281,9 @@ final class Calls {
 
         private List<Object> exchange(Wire wire) throws IOException {
             Keeper.Timed guard = keeper.closeAt(wire, deadline);
+            if (sent) {
+                request = requests.get();
+            }
             sent = true;
             try {
                 List<Object> replies = wire.exchange(request);
@@ -243,6 +295,7 @@ final class Calls {
                 }
                 return replies;
             } catch (IOException failed) {
+                unheard = true;
                 keeper.cancel(guard);
                 throw failed;
             }

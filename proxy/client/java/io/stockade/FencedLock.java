@@ -161,7 +161,7 @@ public final class FencedLock implements Lock {
             return false;
         }
         Hold taken = new Hold(new Lease(shop, resource, grant));
-        shop.holds.put(key, taken);
+        shop.hold(key, taken);
         grant.onLost(() -> {
             if (!key.thread().isAlive()) {
                 shop.holds.remove(key, taken);

@@ -97,7 +97,7 @@ final class Keeper implements Runnable {
         this.listeners.allowCoreThreadTimeOut(true);
     }
 
-    private static Thread daemonThread(Runnable work, String name) {
+    static Thread daemonThread(Runnable work, String name) {
         Thread thread = new Thread(work, name);
         thread.setDaemon(true);
         return thread;

@@ -43,6 +43,7 @@ public final class Stockade implements AutoCloseable {
     private static final long DAY_MS = 86_400_000;
     /** Stands for no limit: a hundred years, which System.nanoTime() can count. */
     static final long FOREVER_MS = 100 * 365 * DAY_MS;
+    private static final int SWEEP_MIN = 64;
     private static final Duration TIMEOUT = Duration.ofSeconds(5);
     private static final Set<String> READS =
         Set.of("GET", "GETRANGE", "MGET", "STRLEN", "EXISTS", "TYPE", "SCAN", "DBSIZE", "HGET",
@@ -53,6 +54,7 @@ public final class Stockade implements AutoCloseable {
     private final Calls calls;
     /** What each thread holds by its locks. */
     final Map<FencedLock.Key, FencedLock.Hold> holds = new ConcurrentHashMap<>();
+    private volatile int sweepAt = SWEEP_MIN; /* so many holds */
 
     private Stockade(String uri, Duration timeout) {
         Address address = Address.parse(uri);
@@ -155,20 +157,16 @@ public final class Stockade implements AutoCloseable {
     public Leases leaseAll(Collection<String> resources, long ttlMillis, long waitMillis) {
         long ttl = inRange("ttl", ttlMillis, TTL_MIN_MS);
         long wait = inRange("wait", waitMillis, 0);
-        List<Object> words = new ArrayList<>(List.of("ACQUIREALL", ttl, resources.size()));
-        for (String resource : resources) {
-            words.add(checkName(resource));
-        }
-        if (wait > 0) {
-            words.addAll(List.of("WAIT", wait));
-        }
-        String id = Request.newId();
-        words.addAll(List.of("ID", id));
-        Request request = Request.of(words.toArray()).withId(id);
-        Calls.Answer answer =
-            wait > 0 ? calls.runAlone(Calls.Kind.WRITE, request,
-                                      TimeUnit.MILLISECONDS.toNanos(wait))
-                     : calls.run(Calls.Kind.WRITE, request);
+        resources.forEach(Stockade::checkName);
+        long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(wait);
+        Calls.Answer answer;
+        do { /* where what was granted to an attempt without a reply is over, with another ID */
+            String id = Request.newId();
+            long left = deadline - System.nanoTime();
+            answer = left > 0 ? calls.runAlone(Calls.Kind.WRITE,
+                                               () -> basket(resources, ttl, deadline, id), left)
+                              : calls.run(Calls.Kind.WRITE, basket(resources, ttl, deadline, id));
+        } while (answer.reply() instanceof Decoder.ErrorReply error && error.is("STALE"));
         if (!(Calls.check(answer.reply()) instanceof List<?> tokens)) {
             throw new Held("somebody else holds one of " + resources);
         }
@@ -179,7 +177,9 @@ public final class Stockade implements AutoCloseable {
         }
         Leases all = new Leases(leases);
         try {
-            leases.forEach(lease -> lease.begin(answer.askedAt(), ttl));
+            for (Lease lease : leases) {
+                lease.begin(answer.askedAt(), ttl);
+            }
         } catch (RuntimeException lost) {
             all.close();
             throw lost;
@@ -233,6 +233,19 @@ public final class Stockade implements AutoCloseable {
         return token instanceof Long retired ? retired : 0;
     }
 
+    /** Waits for what is left until then. */
+    private static Request basket(Collection<String> resources, long ttl, long deadline,
+                                  String id) {
+        List<Object> words = new ArrayList<>(List.of("ACQUIREALL", ttl, resources.size()));
+        words.addAll(resources);
+        long wait = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
+        if (wait > 0) {
+            words.addAll(List.of("WAIT", wait));
+        }
+        words.addAll(List.of("ID", id));
+        return Request.of(words.toArray()).withId(id);
+    }
+
     /** Take a lease; Held where the time to wait was over. `kept`: it is renewed. */
     Grant acquire(String resource, long ttlMillis, long waitMillis, boolean interruptible,
                   boolean kept, Thread owner) throws InterruptedException {
@@ -270,6 +283,15 @@ public final class Stockade implements AutoCloseable {
             Grant grant = new Grant(keeper, resource, granted.token(), owner);
             grant.begin(granted.askedAt(), ttl, granted.left(), kept);
             return grant;
+        }
+    }
+
+    /** A thread holds it. Threads that ended, and left a lock that had its time, are forgotten. */
+    void hold(FencedLock.Key key, FencedLock.Hold hold) {
+        holds.put(key, hold);
+        if (holds.size() >= sweepAt) {
+            holds.keySet().removeIf(each -> !each.thread().isAlive());
+            sweepAt = Math.max(SWEEP_MIN, 2 * holds.size());
         }
     }
 
