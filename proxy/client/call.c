@@ -8,6 +8,7 @@
 
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
+#include "proxy/client/reply.h"
 
 enum { IDLE_MAX = 64, PAUSE_MS_MIN = 4, PAUSE_MS_MAX = 256 };
 
@@ -125,6 +126,14 @@ enum io_result call_pause(struct call *call)
     return wait_for(-1, 0, thread_cancel_fd(), until_ms);
 }
 
+static bool is_busy(const struct call *call)
+{
+    for (size_t i = 0; i < call->replies_count; i++)
+        if (reply_code(call->replies[i]) == STK_BUSY)
+            return true;
+    return false;
+}
+
 enum stk_error call_run(struct call *call)
 {
     for (;;) {
@@ -136,10 +145,17 @@ enum stk_error call_run(struct call *call)
         if (connection != NULL) {
             aged = connection->used;
             enum io_result result = exchange(call, connection);
+            if (result == IO_DONE && call->unheard && call->changes && is_busy(call)) {
+                connection_close(connection); /* this time nothing was applied */
+                if (call_pause(call) == IO_LATE)
+                    continue;
+                return unanswered(call, STK_UNSURE, "");
+            }
             if (result == IO_DONE) {
                 give_connection(call, connection);
                 return STK_OK;
             }
+            call->unheard |= call->sent;
             memcpy(why, connection->transport->why, sizeof why);
             connection_close(connection);
             if (result == IO_LATE)

@@ -62,6 +62,7 @@ struct call {
     bool cancelled;   /* that is why it was not answered */
     /* Its own. */
     bool sent;            /* in any attempt */
+    bool unheard;         /* an answer was lost */
     bool looked_for_http; /* where the connection broke */
     int64_t pause_ms;
 };

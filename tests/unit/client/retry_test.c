@@ -227,3 +227,15 @@ TEST(a_server_that_is_not_there_is_said_so)
     assert_non_null(strstr(stk_message(), "refused"));
     assert_null(client);
 }
+
+SCRIPT_TEST(a_daemon_that_is_busy_after_a_lost_reply_is_asked_until_it_tells)
+{
+    stk_client *client = script_open(script, RIG_TIMEOUT_MS, GRANTED, NULL, "-BUSY stopping\r\n",
+                                     "+OK\r\n", "-BUSY stopping\r\n");
+    stk_lease *lease;
+
+    ok(stk_acquire(client, "r", &(stk_lease_options){.no_keep_alive = true}, &lease));
+    ok(stk_set(lease, "r", "1", 1));
+    assert_int_equal(stk_set(lease, "r", "1", 1), STK_BUSY);
+    stk_lease_free(lease);
+}
