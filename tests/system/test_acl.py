@@ -232,6 +232,23 @@ def test_what_is_refused_leaves_nothing_in_a_transaction(rig):
     assert low("GET", "k1") is None
 
 
+def test_sql_in_a_transaction_needs_the_right_to_write_every_resource_it_acts_under(rig):
+    daemon = with_users(rig, ROOT, "user low on >pw ~mine %R~sku:* +@read +@lease +@sql")
+    root, low = login(daemon, "root"), login(daemon, "low")
+    root("SQL", "CREATE TABLE stock(sku TEXT PRIMARY KEY, pieces)")
+    root("GUARD", "CREATE", "stock", "sku", "sku:")
+    token, own = root.token("sku:1"), low.token("mine")
+    root("FENCEDALL", 1, "sku:1", token, "SQL", "INSERT INTO stock VALUES ('1', 5)")
+    change_it = ("SQL", "UPDATE stock SET pieces = 0")
+    low.refused("NOPERM", "FENCEDALL", 2, "sku:1", token, "mine", own, *change_it)
+    low.refused("GUARDED", "FENCEDALL", 1, "mine", own, *change_it)
+    assert low("MULTI") == "OK"
+    assert low("FENCED", token, "GET", "sku:1") == "QUEUED"
+    assert low("FENCEDALL", 1, "mine", own, *change_it) == "QUEUED"
+    low.refused("NOPERM", "EXEC", text="'sku:1'")
+    assert mapped(root("SQL", "SELECT pieces FROM stock"))[b"rows"] == [[b"5"]]
+
+
 def test_every_key_of_a_command_counts(acl):
     client = connect(acl, "write.rw")
     reader, holder = connect(acl, "read.rw"), connect(acl, "lease.rw")
@@ -359,6 +376,14 @@ def test_reset_takes_the_rights_with_it(rig):
     client.refused("NOPERM", "GET", "k1")
     client.refused("ERR", "EXEC")
     assert client("GET", "open") is None
+
+
+def test_a_hello_that_is_refused_logs_nobody_in(rig):
+    client = with_users(rig, ROOT).client()
+    for name in ("two words", "n" * 65):
+        client.refused("ERR", "HELLO", 3, "AUTH", "root", "pw", "SETNAME", name, text="names")
+        client.refused("NOAUTH", "PING")
+    assert client("HELLO", 2, "AUTH", "root", "pw", "SETNAME", "till") and client("PING") == "PONG"
 
 
 def test_default_is_off_unless_it_is_named(rig):
@@ -508,3 +533,27 @@ def test_lock_keys_need_the_right_to_their_resource(rig):
     a.refused("NOPERM", "EVAL", script, 1, "lock:other", value)
     assert root("EVAL", script, 1, "lock:sku:1", value) == 0, "the value is another user's"
     assert a("EVAL", script, 1, "lock:sku:1", value) == 1
+
+
+def test_a_lock_s_script_publishes_on_no_other_channel_than_its_own(rig):
+    daemon = with_users(rig, ROOT, "user a on >pw ~sku:* +@lease",
+                        "user b on >pw ~sku:* &orders +@lease", args=("--lock-keys", "lock:*"))
+    listener = login(daemon, "root")
+    listener("SUBSCRIBE", "orders")
+    for name, publishes in (("a", False), ("b", True)):
+        client = login(daemon, name)
+        unlock = ("EVALSHA", "6866459238a13a701d42f4971f12d9f3a50e2442", 3, "lock:sku:1", "orders",
+                  "latch", "forged", 60000, "u:1", "publish", 9000)
+        assert client("EVALSHA", "149c5a8bf18676fd99e9e6e24923bd64d9b62f94", 1, "lock:sku:1", 60000,
+                      "u:1") is None
+        if publishes:
+            assert client(*unlock) == 1
+            assert listener.read() == [b"message", b"orders", b"forged"]
+        else:
+            client.refused("NOPERM", *unlock, text="channel 'orders'")
+            for channel in ("redisson_lock__channel:{lock:sku:2}", "lock-channel:sku:2"):
+                client.refused("NOPERM", *unlock[:4], channel, *unlock[5:])
+            assert client(*unlock[:4], "redisson_lock__channel:{lock:sku:1}", *unlock[5:]) == 1
+            assert client("SET", "lock:sku:1", "c:1", "NX", "PX", 60000) == "OK"
+            assert client("EVALSHA", "7a71e9443a2a41539fb115a5a27d5a748a871aed", 1, "lock:sku:1",
+                          "c:1", "lock-channel:sku:1") == 1

@@ -13,13 +13,16 @@ import os
 import re
 import resource
 import signal
+import socket
+import struct
 import subprocess
 import threading
+import time
 
 import pytest
 
 from harness.limits import BUILD, patience, sanitized, wait_until
-from harness.resp import Closed, ReplyError
+from harness.resp import Closed, ReplyError, encode
 from test_page_api import revoke
 
 FIELDS = ["time_ms", "event", "user", "address", "resource", "token", "code", "reason", "prev"]
@@ -135,6 +138,31 @@ def test_each_event_is_a_line_of_the_chain(rig, tool):
     assert_chained(audit.path.read_bytes().splitlines())
     assert audit.path.stat().st_mode & 0o777 == 0o600
     assert f"lines 1 to {len(lines)} " in audit.assert_whole()
+
+
+@pytest.mark.parametrize("leaves", ["closes", "resets"])
+def test_who_leaves_at_once_is_told_as_who_did_it(rig, tool, leaves):
+    users = rig.folder / "users.acl"
+    users.write_text("user holder on >pw ~* +@all\nuser other on >pw ~* +@all\n")
+    users.chmod(0o600)
+    audit = Audit(rig, tool, "--acl-file", users)
+    holder = audit.daemon.client()
+    holder("AUTH", "holder", "pw")
+    names = [f"sku:{i}" for i in range(250)]
+    assert len(holder("ACQUIREALL", 60000, len(names), *names)) == len(names)
+    other = audit.daemon.client()
+    other("AUTH", "other", "pw")
+    peer = "{}:{}".format(*other.sock.getsockname())
+    other.sock.sendall(b"".join(encode("REVOKE", name) for name in names) +
+                       encode("RESET") * (leaves == "resets"))
+    if leaves == "closes": # without a FIN, after which the replies would still be sent
+        time.sleep(0.001)
+        other.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        other.sock.close()
+    told = audit.await_event("revoke", count=1 if leaves == "closes" else len(names))
+    audit.stop()
+    told = audit.events("revoke")
+    assert {(line["user"], line["address"]) for line in told} == {("other", peer)}
 
 
 def test_a_page_s_revoke_is_told_with_its_address_and_reason(rig, tool):

@@ -32,6 +32,18 @@ def test_connections_without_a_login(rig):
     assert clients[2].is_closed()
 
 
+def test_a_connection_too_many_stays_one_after_reset_or_auth(rig):
+    daemon = with_users(rig, ROOT, "user default on nopass ~* +@all",
+                        args=("--max-connections-per-user", "2"))
+    clients = [daemon.client() for _ in range(4)]
+    assert [client("PING") for client in clients[:2]] == ["PONG"] * 2
+    assert clients[2]("RESET") == "RESET"
+    clients[2].refused("BUSY", "PING", text="too many connections: user 'default'")
+    clients[3].refused("BUSY", "AUTH", "default", "any", text="too many connections")
+    clients[3].refused("BUSY", "PING")
+    assert clients[0]("RESET") == "RESET" and clients[0]("PING") == "PONG"
+
+
 def test_leases_of_a_user(rig, lease):
     daemon = with_users(rig, *USERS, args=("--max-leases-per-user", "2"), lease=lease)
     a, b = login(daemon, "a"), login(daemon, "b")
@@ -117,6 +129,14 @@ def test_commands_in_a_second(rig, option, named):
     wait_until(lambda: a.ask("PING") == "PONG", "the second is over")
     if option == "--max-rate-per-user":
         assert login(daemon, "b")("PING") == "PONG"
+
+
+def test_a_transaction_refused_at_its_end_is_over(rig):
+    daemon = with_users(rig, *USERS, args=("--max-rate-per-user", "5", "--unfenced-writes", "allow"))
+    a = login(daemon, "a")
+    replies = a.pipeline([("MULTI",), *[("SET", "k", "v")] * 3, *[("PING",)] * 20, ("EXEC",)])
+    assert isinstance(replies[-1], ReplyError) and replies[-1].code == "EXECABORT"
+    wait_until(lambda: a.ask("PING") == "PONG", "the second is over")
 
 
 def test_bytes_of_a_user(rig):

@@ -16,14 +16,19 @@
 
 #define CLIENT_NAME_ERROR "Client names cannot contain spaces, newlines or special characters."
 
-/* Take a name without spaces or special characters. False: it is not one. */
-static bool set_text(char text[SESSION_NAME_MAX + 1], struct bytes value)
+static bool is_text(struct bytes value)
 {
-    if (value.len > SESSION_NAME_MAX)
-        return false;
     for (size_t i = 0; i < value.len; i++)
         if (value.data[i] < '!' || value.data[i] > '~')
             return false;
+    return value.len <= SESSION_NAME_MAX;
+}
+
+/* Take a name without spaces or special characters. False: it is not one. */
+static bool set_text(char text[SESSION_NAME_MAX + 1], struct bytes value)
+{
+    if (!is_text(value))
+        return false;
     if (value.len > 0)
         memcpy(text, value.data, value.len);
     text[value.len] = '\0';
@@ -139,7 +144,10 @@ static bool parse_hello(struct request *request, struct hello *hello)
             return false;
         }
     }
-    return true;
+    if (is_text(hello->name))
+        return true;
+    request_fail(request, STK_ERR, CLIENT_NAME_ERROR);
+    return false;
 }
 
 static void hello_known(struct request *request)
@@ -149,10 +157,8 @@ static void hello_known(struct request *request)
 
     if (!parse_hello(request, &hello))
         return;
-    if (hello.named && !set_text(session->name, hello.name)) {
-        request_fail(request, STK_ERR, CLIENT_NAME_ERROR);
-        return;
-    }
+    if (hello.named)
+        (void)set_text(session->name, hello.name);
     session->resp3 = hello.version == 3;
     hello_reply(request);
 }

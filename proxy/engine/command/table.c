@@ -29,8 +29,14 @@
         name, arity, CATEGORY_##category, flags, ORDER_NOW, NO_KEY, NULL, start, NULL, NULL,       \
             group, summary, NULL, NULL                                                             \
     }
-/* The same by its subcommands, which have the categories; that of the command is for its first word
- * alone. */
+/* The same, once the connection has nothing else under way: what was sent before is its user's. */
+#define LOGIN(name, arity, flags, start, summary)                                                  \
+    {                                                                                              \
+        name, arity, CATEGORY_NONE, OPEN | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL, NULL,  \
+            "connection", summary, NULL, NULL                                                      \
+    }
+/* Done at once by its subcommands, which have the categories; that of the command is for its first
+ * word alone. */
 #define GROUP(name, arity, category, flags, order, group, summary, subcommands)                    \
     {                                                                                              \
         name, arity, CATEGORY_##category, flags, order, NO_KEY, NULL, request_start_subcommand,    \
@@ -197,13 +203,11 @@ const struct command commands[] = {
     {"PING", -1, CATEGORY_CONNECTION, COMMAND_DRAINING | P, ORDER_NOW, NO_KEY, NULL,
      connection_ping, NULL, connection_ping_exec, "connection", "PONG, or the message", NULL, NULL},
     NOW("ECHO", 2, CONNECTION, 0, connection_echo, "connection", "The message"),
-    NOW("HELLO", -1, NONE, OPEN, connection_hello, "connection",
-        "[2|3 [AUTH user password] [SETNAME name]]"),
-    NOW("AUTH", -2, NONE, OPEN, connection_auth, "connection", "[user] password"),
+    LOGIN("HELLO", -1, 0, connection_hello, "[2|3 [AUTH user password] [SETNAME name]]"),
+    LOGIN("AUTH", -2, 0, connection_auth, "[user] password"),
     NOW("QUIT", -1, NONE, OPEN | COMMAND_UNQUEUED | P, connection_quit, "connection",
         "Close the connection"),
-    NOW("RESET", 1, NONE, OPEN | COMMAND_UNQUEUED | P, connection_reset, "connection",
-        "Back to a connection's first state"),
+    LOGIN("RESET", 1, COMMAND_UNQUEUED | P, connection_reset, "Back to a connection's first state"),
     NOW("SELECT", 2, CONNECTION, 0, connection_select, "connection", "Only database 0"),
     GROUP("CLIENT", -2, CONNECTION, 0, ORDER_NOW, "connection",
           "ID | SETNAME | GETNAME | SETINFO | INFO | LIST | KILL", connection_client_subcommands),

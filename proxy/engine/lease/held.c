@@ -121,8 +121,7 @@ static struct bytes address_of(const struct held *held)
 static void audit_end(struct engine *engine, const struct held *held, const struct release *release,
                       enum history_end end)
 {
-    struct session *by =
-        release != NULL && release->request != NULL ? release->request->session : NULL;
+    const struct request *request = release == NULL ? NULL : release->request;
     bool has_reason = release != NULL && release->reason.len > 0;
 
     check(held != NULL || release != NULL);
@@ -133,8 +132,8 @@ static void audit_end(struct engine *engine, const struct held *held, const stru
         .reason = has_reason ? release->reason : bytes_of(history_end_name(end)),
     };
 
-    if (by != NULL) {
-        session_audit(by, note);
+    if (request != NULL) {
+        request_audit(request, note);
         return;
     }
     if (held != NULL)

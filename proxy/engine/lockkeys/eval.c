@@ -11,6 +11,7 @@
 #include "proxy/engine/lockkeys/time.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/pubsub.h"
+#include "proxy/engine/session/session.h"
 
 enum { TEXTS_MAX = 256 };
 
@@ -157,6 +158,50 @@ static bool has_enough(const struct call *call, const struct lock_form *form)
     return call->keys >= max_of(max_of(form->keys, form->channel_key), 1) && call->args >= args;
 }
 
+/* Is it the channel for news of this lock? Redisson's is redisson_lock__channel:{KEY}, without the
+ * braces where the key has its own; Spring's is REGISTRY-channel:NAME, where the lock key is
+ * REGISTRY:NAME. */
+static bool is_of_lock(struct bytes channel, struct bytes key)
+{
+    static const struct bytes redisson = BYTES_LITERAL("redisson_lock__channel:"),
+                              spring = BYTES_LITERAL("-channel");
+    size_t start = redisson.len;
+
+    if (channel.len > start && memcmp(channel.data, redisson.data, start) == 0) {
+        bool braces = channel.data[start] == '{' && channel.len == start + key.len + 2;
+        return bytes_equal(
+            (struct bytes){channel.data + start + braces, channel.len - start - 2 * (size_t)braces},
+            key);
+    }
+    if (channel.len != key.len + spring.len)
+        return false;
+    for (size_t i = 0; i < key.len; i++)
+        if (key.data[i] == ':' && memcmp(channel.data, key.data, i) == 0 &&
+            memcmp(channel.data + i, spring.data, spring.len) == 0 &&
+            memcmp(channel.data + i + spring.len, key.data + i, key.len - i) == 0)
+            return true;
+    return false;
+}
+
+/* A script tells on what channel it publishes. On any but the lock's own its user needs the right
+ * to that, as for PUBLISH. False: the request has failed. */
+static bool may_publish(struct request *request, struct bytes channel)
+{
+    struct session *session = request->session;
+
+    if (channel.len == 0 || request->rights == NULL || is_of_lock(channel, request->argv[3]) ||
+        acl_may_hear(request->rights, channel, false))
+        return true;
+    session_audit(session, (struct audit_note){.event = AUDIT_DENIED,
+                                               .code = STK_NOPERM,
+                                               .resource = channel,
+                                               .reason = bytes_of(request->command->name)});
+    session_log_denial(session, "channel", channel, bytes_of(session_user(session)));
+    request_fail(request, STK_NOPERM, "user '%s' may not use channel '%.*s': it needs &",
+                 session_user(session), BYTES_CUT(channel, 64));
+    return false;
+}
+
 static void run(struct call *call, const struct lock_script *script)
 {
     struct request *request = call->request;
@@ -180,7 +225,8 @@ static void run(struct call *call, const struct lock_script *script)
     if (form->ttl > 0 &&
         !lock_time(request, word_of_arg(call, form->ttl), form->flags & LOCK_SECONDS, &ask.ttl_ms))
         return;
-    if (!pubsub_admits(request, ask.channel, ask.channel.len > 0 ? ask.message : ask.channel))
+    if (!pubsub_admits(request, ask.channel, ask.channel.len > 0 ? ask.message : ask.channel) ||
+        !may_publish(request, ask.channel))
         return;
     ask.adds = form->adds > 0 && bytes_equal(arg_at(call, form->adds), bytes_of("0"));
     ask.extends_only =

@@ -10,8 +10,13 @@ bool identity_has_room(const struct session *session, const char *name, char why
 {
     struct account *account = account_of(session->engine, name);
     bool is_counted = session->counted && account == session->account;
-    bool has_room = is_counted || account_has_room(account, ACCOUNT_CONNECTIONS, why);
+    bool has_room = is_counted && !session->crowded;
 
+    if (is_counted) /* one that was too many is not in its own way */
+        account_give(account, ACCOUNT_CONNECTIONS);
+    has_room = has_room || account_has_room(account, ACCOUNT_CONNECTIONS, why);
+    if (is_counted)
+        account_add(account, ACCOUNT_CONNECTIONS);
     account_drop(account);
     return has_room;
 }

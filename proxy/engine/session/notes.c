@@ -152,7 +152,7 @@ void note_refused(struct request *request, enum stk_error error)
     struct bytes resource = claim != NULL ? claim->resource : request->refused_name;
     const struct history_refusal *refusal =
         history_refused(request->engine->history, resource, claim != NULL ? claim->token : 0,
-                        request->newest, error, inner->name, session_client(request->session));
+                        request->newest, error, inner->name, request_client(request));
 
     request_audit(request, (struct audit_note){.event = AUDIT_REFUSED,
                                                .code = error,

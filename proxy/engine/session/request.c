@@ -117,6 +117,7 @@ void request_free(struct request *request)
     replies_count(&request->engine->replies, &request->share, 0);
     plan_free(&request->plan);
     buf_free(&request->scoped);
+    free(request->client);
     if (request->acl != NULL)
         acl_drop(request->acl);
     if (request->free_state != NULL)
@@ -127,6 +128,17 @@ void request_free(struct request *request)
         explicit_bzero(request->argv + request->argc,
                        request->size - request->argc * sizeof *request->argv);
     request_put(request);
+}
+
+void request_orphan(struct request *request)
+{
+    const struct session *session = request->session;
+    struct request_client *client = request->client = mem_zalloc(sizeof *client);
+
+    snprintf(client->user, sizeof client->user, "%s", session_user(session));
+    snprintf(client->name, sizeof client->name, "%s", session->name);
+    snprintf(client->peer, sizeof client->peer, "%s", session->peer);
+    request->session = NULL;
 }
 
 /* In which of the histograms it is counted. */

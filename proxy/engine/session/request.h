@@ -21,6 +21,7 @@
 
 struct engine;
 struct session;
+struct request_client;
 
 /* A plan: what a data command asks of the store, alone, under tokens, or as a transaction. Claims
  * (tokens for resources) are judged first; then the steps (data commands) run, all in one operation
@@ -68,8 +69,9 @@ struct plan {
 
 struct request {
     /* The loop's. */
-    struct list link;        /* in session->pending, in order of arrival */
-    struct session *session; /* NULL: the connection is gone */
+    struct list link;              /* in session->pending, in order of arrival */
+    struct session *session;       /* NULL: the connection is gone */
+    struct request_client *client; /* whose it was, for the history and the audit; else NULL */
     struct engine *engine;
     const struct command *command;
     void (*on_finished)(struct request *); /* the reply is complete; who gets this owns it */
@@ -114,6 +116,9 @@ struct request *request_new(struct session *session, const struct command *comma
 void request_free(struct request *request);
 /* Free those that are kept to be used again, when the engine ends. */
 void requests_free_spares(struct engine *engine);
+
+/* Its connection closes: keep who has sent it. */
+void request_orphan(struct request *request);
 
 /* Bring engine->times up to date. */
 void requests_count_times(struct engine *engine);

@@ -41,7 +41,7 @@ static bool permits_keys(const struct asking *asking, const struct command *comm
         bool is_lock = (command->flags & COMMAND_LOCK_KEYS) && engine->on_lock_key != NULL &&
                        engine->on_lock_key(engine, argv[places.at], &name);
         if (!is_lock && (command->flags & COMMAND_COUNTED) && command->key_first == 0)
-            continue; /* a script's channel; a key that should be a lock is refused later */
+            continue; /* a script's channel, or no lock: lockkeys/eval.c minds both */
         if (!permits_key(asking, name, needs_of(command)))
             return false;
     }
@@ -91,13 +91,27 @@ static bool permits_definition(const struct asking *asking, const struct step *s
     return deny(asking, DENIED_FOR_COMMAND, (struct bytes){"", 0}, 0);
 }
 
-static bool permits_step(const struct asking *asking, const struct step *step)
+/* SQL acts under every claim of its transaction, whichever step has presented it. */
+static bool writes_by_sql(const struct plan *plan)
 {
+    for (size_t i = 0; i < plan->steps_count; i++)
+        if (plan->steps[i].sql_right == SQL_MAY_WRITE &&
+            (plan->steps[i].command->flags & COMMAND_SQL))
+            return true;
+    return false;
+}
+
+static bool permits_step(const struct asking *asking, const struct step *step, bool by_sql)
+{
+    unsigned needs = by_sql ? ACL_WRITES : needs_of(step->command);
+
     if (!permits_command(asking, step->command, step->argv, step->argc) ||
         !permits_definition(asking, step))
         return false;
+    if (by_sql)
+        asking->denial->command = "SQL";
     for (size_t i = 0; i < step->claims_count; i++)
-        if (!permits_key(asking, step->claims[i].resource, needs_of(step->command)))
+        if (!permits_key(asking, step->claims[i].resource, needs))
             return false;
     return true;
 }
@@ -112,8 +126,9 @@ bool rights_permit(const struct acl_user *user, const struct request *request,
         return true;
     if (plan->steps_count == 0) /* no plan, or one that was refused */
         return permits_command(&asking, request->command, request->argv, request->argc);
+    bool by_sql = writes_by_sql(plan);
     for (size_t i = 0; i < plan->steps_count; i++)
-        if (!permits_step(&asking, &plan->steps[i]))
+        if (!permits_step(&asking, &plan->steps[i], by_sql))
             return false;
     return true;
 }

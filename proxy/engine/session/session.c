@@ -85,7 +85,7 @@ void session_close(struct session *session)
 
     while ((link = list_pop(&session->pending)) != NULL) {
         struct request *request = list_entry(link, struct request, link);
-        request->session = NULL;
+        request_orphan(request);
         request->on_finished = request_free;
         if (request->finished)
             request_free(request);
@@ -199,10 +199,13 @@ void session_audit(struct session *session, struct audit_note note)
 
 void request_audit(const struct request *request, struct audit_note note)
 {
-    if (request->session != NULL)
+    if (request->session != NULL) {
         session_audit(request->session, note);
-    else
-        (void)audit_tell(&request->engine->options.audit, &note);
+        return;
+    }
+    note.user = request_client(request).user;
+    note.address = request_client(request).address;
+    (void)audit_tell(&request->engine->options.audit, &note);
 }
 
 bool request_may_audit(struct request *request, uint32_t events)
@@ -498,7 +501,8 @@ static bool audit_administration(struct session *session, struct request *reques
     return true;
 }
 
-/* Does its user send too much? What ends a transaction gives back what is queued there. */
+/* Does its user send too much? What ends a transaction gives back what is queued there; and if it
+ * was refused, the transaction would go on, and take in what the connection sends next. */
 static bool is_over_limit(struct session *session, const struct command *command,
                           char why[ACCOUNT_WHY_SIZE])
 {
@@ -507,9 +511,10 @@ static bool is_over_limit(struct session *session, const struct command *command
     if (options->limits.rate == 0 && options->user_limits.rate == 0 &&
         options->user_limits.bytes == 0)
         return false;
-    bool gives_back = session->multi != NULL && (command->flags & COMMAND_UNQUEUED);
+    if (session->multi != NULL && (command->flags & COMMAND_UNQUEUED))
+        return false;
     return !account_take_command(session->account, why) ||
-           (!gives_back && !account_bytes_fit(session->account, why));
+           !account_bytes_fit(session->account, why);
 }
 
 bool session_admits(struct session *session, struct request *request)

@@ -17,6 +17,11 @@
 #define SESSION_OUTPUT_MAX        (256 << 10) /* unsent bytes beyond which no command is started */
 #define SESSION_NAME_MAX          64
 
+/* Who has sent a request whose connection is gone. */
+struct request_client {
+    char user[ACL_USER_MAX + 1], name[SESSION_NAME_MAX + 1], peer[64];
+};
+
 struct session {
     struct list link;    /* engine->sessions */
     struct list changed; /* where there is news: engine->changed, or engine->deferred */
@@ -111,6 +116,17 @@ static inline struct history_client session_client(const struct session *session
         return (struct history_client){BYTES_LITERAL(ACL_DEFAULT_USER), {"", 0}, {"", 0}};
     return (struct history_client){bytes_of(session_user(session)), bytes_of(session->name),
                                    bytes_of(session->peer)};
+}
+
+/* The same for who has sent a request. */
+static inline struct history_client request_client(const struct request *request)
+{
+    const struct request_client *gone = request->client;
+
+    if (request->session != NULL || gone == NULL)
+        return session_client(request->session);
+    return (struct history_client){bytes_of(gone->user), bytes_of(gone->name),
+                                   bytes_of(gone->peer)};
 }
 
 /* A RESP2 connection that has subscribed may only do what concerns that. */

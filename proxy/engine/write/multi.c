@@ -134,13 +134,12 @@ void multi_exec(struct request *request)
         request_fail(request, STK_EXECABORT, NULL);
         return;
     }
-    for (size_t i = 0; i < multi->count; i++) /* its user's rights may have changed */
-        if (!session_permits(session, multi->queue[i])) {
-            buf_append_bytes(&request->reply, buf_bytes(&multi->queue[i]->reply));
-            request_finish(request);
-            return;
-        }
     plan_join(request, multi->queue, multi->count);
+    /* Its user's rights may have changed; and what SQL acts under is known only now. */
+    if (!session_permits(session, request)) {
+        request_finish(request);
+        return;
+    }
     session->awaited = request;
     plan_start(request);
 }
