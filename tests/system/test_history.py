@@ -182,3 +182,12 @@ def test_history_is_bounded_and_ends_with_the_process(rig):
                                    "REFUSALS COUNT 10001", "REFUSALS r"])
 def test_bad_input_is_an_error(local, words):
     local.client().refused("ERR", *words.split())
+
+
+def test_a_pattern_has_a_limit(rig):
+    client = rig.daemon().client()
+    client.refused("NOTOKEN", "SET", "k" * 500, "v")
+    assert len(client("REFUSALS", "MATCH", "k*" * 256)) == 1
+    client.refused("ERR", "REFUSALS", "MATCH", "*[" + "a" * 100000 + "]", text="at most 512 bytes")
+    assert client("PUBSUB", "CHANNELS", "c" * 1024) == []
+    client.refused("ERR", "PUBSUB", "CHANNELS", "c" * 1025, text="at most 1024 bytes")

@@ -178,6 +178,10 @@ void history_refusals_show(struct request *request)
             return;
         }
     }
+    if (match.len > RESOURCE_NAME_MAX) { /* each of all refusals would be held against it */
+        request_fail(request, STK_ERR, "MATCH has at most %d bytes", RESOURCE_NAME_MAX);
+        return;
+    }
     for (const struct history_refusal *refusal = history_refusals(history);
          refusal != NULL && shown < (size_t)count;
          refusal = history_refusal_before(history, refusal))

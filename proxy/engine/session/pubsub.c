@@ -411,10 +411,19 @@ static void reply_channels(struct request *request)
                      (int)request->argv[1].len, request->argv[1].data);
         return;
     }
+    if (request->argc == 3 && request->argv[2].len > PUBSUB_NAME_MAX) {
+        request_fail(request, STK_ERR, "a channel or pattern has at most %d bytes",
+                     PUBSUB_NAME_MAX);
+        return;
+    }
     for (struct topic *topic = request->engine->pubsub.channels; topic != NULL;
          topic = topic->hh.next)
         if ((request->argc == 2 || bytes_match_glob(request->argv[2], name_of(topic))) &&
             may_listen(request->session, topic)) {
+            if (!request_room(request, names.len + topic->len)) {
+                buf_free(&names);
+                return;
+            }
             resp_bulk(&names, name_of(topic));
             count++;
         }
@@ -426,6 +435,8 @@ static void reply_channels(struct request *request)
 
 static void reply_listeners(struct request *request)
 {
+    if (!has_reply_room(request))
+        return;
     resp_array(&request->reply, (request->argc - 2) * 2);
     for (size_t i = 2; i < request->argc; i++) {
         const struct topic *topic = find_topic(request->engine, false, request->argv[i]);
