@@ -16,6 +16,7 @@
 
 #define CLIENT_NAME_ERROR "Client names cannot contain spaces, newlines or special characters."
 
+/* Is it a name without spaces or special characters? */
 static bool is_text(struct bytes value)
 {
     for (size_t i = 0; i < value.len; i++)
@@ -24,7 +25,7 @@ static bool is_text(struct bytes value)
     return value.len <= SESSION_NAME_MAX;
 }
 
-/* Take a name without spaces or special characters. False: it is not one. */
+/* Take such a name. False: it is not one. */
 static bool set_text(char text[SESSION_NAME_MAX + 1], struct bytes value)
 {
     if (!is_text(value))
