@@ -79,6 +79,7 @@ struct store_op {
     const char *why;  /* of STK_STORE, for people; good within `done`; NULL: unknown */
     struct list link; /* the store's own; so the next */
     int64_t waits_since_ms;
+    uint64_t number; /* in the order in which they came */
 };
 
 /* Does it take writes? */

@@ -132,6 +132,18 @@ static bool has_waited_long(struct store_op *op, int64_t now_ms)
     return now_ms - op->waits_since_ms > BLOCKERS_WAIT_MS;
 }
 
+/* Others may have come since it was taken: those that wait for a commit wait while it is made anew.
+ */
+static void put_in_order(struct list *waiting, struct store_op *op)
+{
+    struct list *at = waiting;
+
+    while (at->prev != waiting &&
+           list_entry(at->prev, const struct store_op, link)->number > op->number)
+        at = at->prev;
+    list_insert(at, &op->link);
+}
+
 /* False: it has waited too long, or there is no room; it has its answer. */
 static bool keep(struct pg_writer *writer, struct store_op *op)
 {
@@ -139,7 +151,7 @@ static bool keep(struct pg_writer *writer, struct store_op *op)
 
     if (!full && !has_waited_long(op, clock_now_ms(&clock_monotonic)) &&
         !worker_stopping(writer->worker)) {
-        list_append(&writer->waiting, &op->link);
+        put_in_order(&writer->waiting, op);
         writer->waiting_count++;
         return true;
     }
@@ -299,6 +311,7 @@ static void take_in(struct pg_writer *writer, struct list *list, size_t count)
     for (struct list *at = list->next; at != list; at = at->next) {
         struct store_op *op = list_entry(at, struct store_op, link);
         op->waits_since_ms = 0;
+        op->number = ++writer->taken;
         if (op->submitted_us != 0)
             durations_add(&writer->queued, now_us - op->submitted_us);
     }

@@ -46,8 +46,9 @@ struct pg_writer {
     struct store_reasons *reasons;
     struct apart *apart;
     struct pg_watch *watch;
-    struct list waiting; /* operations that wait for a lock, in order */
+    struct list waiting; /* operations that wait for a lock, in the order in which they came */
     size_t waiting_count;
+    uint64_t taken; /* operations so far; their numbers */
     struct durations queued, commits_took;
     uint64_t commits, failed_commits, lock_waits, reruns;
 };

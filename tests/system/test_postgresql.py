@@ -171,6 +171,36 @@ def test_a_commit_that_is_made_anew_is_overtaken_by_nothing(rig, database):
     watch.close()
 
 
+def test_what_waits_for_a_commit_comes_behind_what_that_commit_gives_up(rig, database):
+    """Few that come while a large batch commits wait for it. Where it has to be made again, and
+    finds a row locked by then, they come behind it all the same."""
+    relay = rig.relay(("127.0.0.1", database.server.port))
+    daemon = rig.daemon(store=database.uri_at(relay.address))
+    first, second, watch = daemon.client(), daemon.client(), database.connect()
+    names = ("a", "b", "c", "d")
+    tokens = {name: first.token(name) for name in names}
+    relay.hold("up", b"\0LOCK\0")
+    first.send_all([("FENCED", tokens[name], "INCRBY", name, 1) for name in names])
+    wait_until(lambda: relay.kept("up"), "the first batch is to lock its rows", 10)
+    second.send("FENCED", tokens["a"], "INCRBY", "a", 1)
+    assert daemon.client()("PING") == "PONG", "the next batch has something, but little"
+    relay.hold("up", b"\0MARK\0")
+    wait_until(lambda: writers(watch, "state = 'idle in transaction'") == 1 and relay.kept("up"),
+               "the first is to commit")
+    with waiting_for_row(database, watch, b"a") as (user, locker):
+        relay.refuse()
+        relay.cut()
+        locker.join(10)
+        before = relay.kept("up")
+        relay.accept()
+        wait_until(lambda: relay.kept("up") > before, "it is made again without the locked row", 20)
+        user.rollback()
+        relay.let("up")
+        assert [first.read(timeout=patience(20)) for _ in names] == [1, 1, 1, 1]
+        assert second.read(timeout=patience(20)) == 2
+    watch.close()
+
+
 def test_a_batch_of_which_all_waits_when_it_is_made_anew_is_over(rig, database):
     """Its row is locked by then, so there is nothing to commit: a connection that breaks once more
     ends neither the daemon nor the wait."""
