@@ -174,7 +174,8 @@ static void run_once(struct apart *apart, struct store_op *op, bool floor)
     pg_operation_run(txn, op, 1);
 }
 
-/* One attempt, from the connection to the commit. True: op->error is the answer. */
+/* One attempt, from the connection to the commit. True: op->error is the answer, which costs nobody
+ * more than one trip's limit. */
 static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
 {
     struct reach *reach = &apart->reach;
@@ -211,7 +212,7 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
     }
     if (stop == PG_LOCKED)
         blockers_fail(&apart->watch->blockers, reach->reasons, op);
-    return false;
+    return stop == PG_FAILED && txn->pg.conn == NULL && txn->pg.timed_out;
 }
 
 static void run(struct apart *apart, struct store_op *op)

@@ -103,6 +103,18 @@ def test_a_server_that_hangs_costs_each_command_no_more_than_the_timeout(rig):
                "it goes on", 15)
 
 
+def test_a_silent_server_costs_an_operation_apart_no_more_than_the_timeout(rig, database):
+    relay = rig.relay(("127.0.0.1", database.server.port))
+    client = rig.daemon("--unfenced-writes", "allow", store=database.uri_at(relay.address)).client()
+    assert client("FLUSHALL") == "OK"
+    relay.hold("down", b"count\0")  # the rows that it locks
+    begun = time.monotonic()
+    client.refused("STORE", "FLUSHALL", timeout=patience(8 * TIMEOUT_S))
+    assert Seconds(begun) < patience(TIMEOUT_S + SLACK_S)
+    relay.let("down")
+    wait_until(lambda: client.ask("FLUSHALL") == "OK", "it goes on", 15)
+
+
 @contextlib.contextmanager
 def small_disk(folder, size):
     """Of its own, in memory."""
