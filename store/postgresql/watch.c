@@ -218,8 +218,10 @@ static bool do_chores(struct pg_watch *watch)
 
     txn->kind = PG_READS;
     set_clear(&txn->set);
-    if (!pg_load_all(txn))
+    if (!pg_load_all(txn)) {
+        pg_roll_back(txn);
         return false;
+    }
     if (txn->renamed)
         return true; /* reach_ready sees to it */
     pg_param_int64(&wall, clock_wall_us(&clock_monotonic) / 1000);

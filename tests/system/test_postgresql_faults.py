@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness.limits import Seconds, patience, wait_until
-from harness.postgres import SUPERUSER, USER, Postgres
+from harness.postgres import SUPERUSER, USER, Postgres, ask
 from harness.replicated import Replicated
 from harness.resp import ReplyError
 
@@ -113,6 +113,29 @@ def test_a_silent_server_costs_an_operation_apart_no_more_than_the_timeout(rig, 
     assert Seconds(begun) < patience(TIMEOUT_S + SLACK_S)
     relay.let("down")
     wait_until(lambda: client.ask("FLUSHALL") == "OK", "it goes on", 15)
+
+
+def watch_is(database, what):
+    return database.sql("SELECT pid FROM pg_stat_activity WHERE application_name = 'stockade watch'"
+                        f" AND {what}", user=SUPERUSER)
+
+
+def test_chores_that_fail_leave_no_transaction_open(rig, database):
+    """Every ten seconds. In what is left of one nobody would hear of leases that end."""
+    rig.daemon(store=database.uri)
+    wait_until(lambda: watch_is(database, "query LIKE '%%backend_xmin%%' AND state = 'idle'"),
+               "the first are done", 10)
+    with contextlib.closing(database.connect(user=SUPERUSER)) as user:
+        user.autocommit = False
+        ask(user, "LOCK TABLE stockade.meta IN ACCESS EXCLUSIVE MODE")
+        wait_until(lambda: watch_is(database, "wait_event_type = 'Lock'"), "the next began", 15)
+        (pid,), = watch_is(database, "true")
+        database.sql(f"SELECT pg_cancel_backend({pid})", user=SUPERUSER)
+        wait_until(lambda: watch_is(database, f"pid = {pid} AND state LIKE 'idle%%'"),
+                   "they have failed", 10)
+        wait_until(lambda: watch_is(database, f"pid = {pid} AND state = 'idle'"),
+                   "the transaction is over", 2)
+        user.rollback()
 
 
 @contextlib.contextmanager
