@@ -343,6 +343,21 @@ def test_heads_are_of_synced_lines_only(rig, tool):
     wait_until(lambda: int(client.info("audit")["audit_lines"]) > lines, "it is synced again", 15)
 
 
+def test_a_disk_that_hangs_does_not_keep_a_stop_from_being_cut_short(rig, tool):
+    env = {**rig.fault_env(), "FAULT_SHIM_MATCH": "audit.log"}
+    audit = Audit(rig, tool, env=env)
+    client = audit.daemon.client()
+    client.token("r", 60000)
+    audit.await_event("grant")
+    rig.faults.order("sync stall")
+    audit.daemon.signal(signal.SIGTERM)
+    rig.faults.await_hit()
+    audit.daemon.signal(signal.SIGTERM)
+    audit.daemon.expected_status = 1
+    assert audit.daemon.wait() == 1
+    assert "second signal" in audit.daemon.stderr()
+
+
 def failing(rig, tool, order, *options):
     env = {**rig.fault_env(), "FAULT_SHIM_MATCH": "audit.log"}
     audit = Audit(rig, tool, *options, env=env)

@@ -32,7 +32,7 @@ struct auditing {
     uv_timer_t timer;
     unsigned ticks;
     uint64_t said_lines;
-    bool finished;
+    bool finishing, finished;
     struct keeping keeping, last;
 };
 
@@ -182,11 +182,15 @@ bool auditing_finish(struct auditing *auditing)
 {
     const struct audit audit = auditor_audit(auditing->auditor);
 
-    if (!auditing->finished) {
-        auditing->finished = true;
+    if (!auditing->finishing) {
+        auditing->finishing = true;
         uv_timer_stop(&auditing->timer);
         (void)audit_tell(&audit, &(struct audit_note){.event = AUDIT_STOP});
-        auditor_finish(auditing->auditor);
+    }
+    if (!auditor_finish(auditing->auditor, false))
+        return false;
+    if (!auditing->finished) {
+        auditing->finished = true;
         keep(auditing, &auditing->last);
     }
     return !auditing->keeping.under_way && !auditing->last.under_way;
@@ -195,7 +199,7 @@ bool auditing_finish(struct auditing *auditing)
 void auditing_close(struct auditing *auditing)
 {
     if (auditing->auditor != NULL && !auditing->finished)
-        auditor_finish(auditing->auditor);
+        (void)auditor_finish(auditing->auditor, true);
     uv_close((uv_handle_t *)&auditing->timer, NULL);
     uv_close((uv_handle_t *)&auditing->wake, NULL);
 }

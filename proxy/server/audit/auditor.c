@@ -21,6 +21,7 @@ enum {
     GATHER_BYTES = 64 << 10, /* so much is written at once */
     GATHER_MS = 20,
     SYNC_MS = 5000,
+    UNSYNCED_MAX = 8 << 20,
     RETRY_MS = 500,
     WHY_SIZE = 320,
     NAME_SIZE = 4096,
@@ -51,7 +52,7 @@ struct auditor {
     /* The loop's. */
     struct buf fresh;
     uint64_t tickets;
-    bool fresh_is_durable, finished;
+    bool fresh_is_durable, finished, joined;
     size_t queued; /* bytes in the queue when it was last looked at */
     uint64_t lost, fresh_lost;
     struct report shown;
@@ -63,7 +64,7 @@ struct auditor {
     uint64_t queue_ticket, queue_lost;
     bool queue_is_durable; /* the thread is to go on at once */
     bool idle;             /* it waits for the next note */
-    bool reopening, stopping;
+    bool reopening, stopping, ended;
     struct report report;
     /* The thread's. */
     struct audit_file *file;
@@ -275,7 +276,7 @@ static void add_gaps(struct auditor *auditor)
         add_gap(auditor, reason);
     }
     if (auditor->sync_failed)
-        add_gap(auditor, "a sync failed: lines before this one may be lost with the power");
+        add_gap(auditor, "a sync failed: the lines before this one were written again");
     auditor->lost_unsaid = 0;
     auditor->sync_failed = false;
 }
@@ -290,7 +291,8 @@ static bool put(struct auditor *auditor, bool sync, char why[WHY_SIZE])
                  strerror(errno));
         return false;
     }
-    if (!sync && now_ms - auditor->synced_ms < SYNC_MS)
+    if (!sync && now_ms - auditor->synced_ms < SYNC_MS &&
+        audit_file_unsynced(auditor->file) < UNSYNCED_MAX)
         return true;
     if (audit_file_is_synced(auditor->file))
         return true;
@@ -427,8 +429,13 @@ static void *run(void *context)
         failing = !put_down;
         publish(auditor, why);
         if (asked.stop && !more)
-            return NULL;
+            break;
     }
+    pthread_mutex_lock(&auditor->lock);
+    auditor->ended = true;
+    pthread_mutex_unlock(&auditor->lock);
+    auditor->options.wake(auditor->options.context);
+    return NULL;
 }
 
 /* Life. */
@@ -520,20 +527,25 @@ struct auditor *auditor_open(const struct auditor_options *options, char *why, s
     return auditor;
 }
 
-void auditor_finish(struct auditor *auditor)
+bool auditor_finish(struct auditor *auditor, bool wait)
 {
     auditor_flush(auditor);
+    auditor->finished = true;
     pthread_mutex_lock(&auditor->lock);
     auditor->stopping = true;
+    bool ended = auditor->ended;
     pthread_mutex_unlock(&auditor->lock);
     pthread_cond_signal(&auditor->news);
+    if (auditor->joined || (!ended && !wait))
+        return auditor->joined;
     pthread_join(auditor->thread, NULL);
-    auditor->finished = true;
+    auditor->joined = true;
     (void)auditor_collect(auditor);
     if (auditor->shown.failing[0] != '\0')
         log_error(auditor->options.log, "audit: its last lines are missing: %s",
                   auditor->shown.failing);
     say_head(auditor, "ends");
+    return true;
 }
 
 void auditor_free(struct auditor *auditor)

@@ -24,9 +24,10 @@ struct audit_file {
     struct chain_head head; /* with what is in `out` */
     uint64_t first;         /* the number of the first line in this file */
     int64_t size;           /* with what is in `out` */
-    struct buf out;         /* made, and not written yet */
+    struct buf out;         /* made, and not synced yet */
     size_t out_written;     /* of it */
     bool synced, folder_synced;
+    bool sync_failed; /* what was written since the last one that did not has to be written again */
 };
 
 /* Opening. */
@@ -282,8 +283,45 @@ void audit_file_add(struct audit_file *file, int64_t time_ms, const struct audit
     file->synced = false;
 }
 
+/* After a sync that failed the kernel may take lines for written that are not on the disk, and the
+ * next sync succeeds without them. */
+static bool write_again(struct audit_file *file)
+{
+    struct stat status;
+    size_t done = 0;
+    int flags = fcntl(file->fd, F_GETFL);
+
+    if (flags < 0 || fstat(file->fd, &status) != 0)
+        return false;
+    off_t begin = status.st_size - (off_t)file->out_written;
+    if (begin < 0) { /* somebody has cut the file */
+        file->out_written = 0;
+        return true;
+    }
+    if (fcntl(file->fd, F_SETFL, flags & ~O_APPEND) != 0) /* with it all goes to the end */
+        return false;
+    while (done < file->out_written) {
+        ssize_t len = pwrite(file->fd, file->out.data + done, file->out_written - done,
+                             begin + (off_t)done);
+        if (len < 0 && errno == EINTR)
+            continue;
+        if (len <= 0) {
+            errno = len == 0 ? ENOSPC : errno;
+            break;
+        }
+        done += (size_t)len;
+    }
+    int failed = done == file->out_written ? 0 : errno;
+    check(fcntl(file->fd, F_SETFL, flags) == 0);
+    errno = failed;
+    return failed == 0;
+}
+
 bool audit_file_write(struct audit_file *file)
 {
+    if (file->sync_failed && !write_again(file))
+        return false;
+    file->sync_failed = false;
     while (file->out_written < file->out.len) {
         ssize_t len =
             write(file->fd, file->out.data + file->out_written, file->out.len - file->out_written);
@@ -297,10 +335,6 @@ bool audit_file_write(struct audit_file *file)
         }
         file->out_written += (size_t)len;
     }
-    file->out_written = 0;
-    if (file->out.cap > PIECE_BYTES)
-        buf_free(&file->out);
-    buf_clear(&file->out);
     return true;
 }
 
@@ -309,15 +343,26 @@ bool audit_file_sync(struct audit_file *file)
     if (file->synced)
         return true;
     file->folder_synced = file->folder_synced || sync_folder(file->path);
-    if (!file->folder_synced || fdatasync(file->fd) != 0)
+    if (!file->folder_synced || fdatasync(file->fd) != 0) {
+        file->sync_failed = true;
         return false;
-    file->synced = true;
+    }
+    buf_consume(&file->out, file->out_written);
+    file->out_written = 0;
+    if (file->out.cap > PIECE_BYTES && file->out.len == 0)
+        buf_free(&file->out);
+    file->synced = file->out.len == 0;
     return true;
 }
 
 bool audit_file_is_written(const struct audit_file *file)
 {
-    return file->out.len == 0;
+    return file->out_written == file->out.len && !file->sync_failed;
+}
+
+size_t audit_file_unsynced(const struct audit_file *file)
+{
+    return file->out.len;
 }
 
 bool audit_file_is_synced(const struct audit_file *file)

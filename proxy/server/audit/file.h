@@ -2,8 +2,9 @@
 /* The audit's file: lines are chained, written, synced, and go on in another file. Used by one
  * thread at a time; it waits for the disk.
  *
- * How it fails: a line is made once and kept until it is written, also where a full disk takes half
- * of it, so nothing is ever written twice or left out. A file that was torn by a crash is gone on
+ * How it fails: a line is made once and kept until it is synced, also where a full disk takes half
+ * of it. After a sync that failed it is written to the same place again, so nothing is there twice
+ * or left out. A file that was torn by a crash is gone on
  * with, and a line says so. A second process is refused. */
 #ifndef STOCKADE_AUDIT_FILE_H
 #define STOCKADE_AUDIT_FILE_H
@@ -32,9 +33,12 @@ void audit_file_close(struct audit_file *file);
 void audit_file_add(struct audit_file *file, int64_t time_ms, const struct audit_note *note);
 /* Write what was made. False: not all of it, errno says why; call it again later. */
 bool audit_file_write(struct audit_file *file);
-/* Sync what was written. False: errno says why, and nobody knows what is on the disk. */
+/* Sync what was written. False: errno says why, nobody knows what is on the disk, and the next
+ * audit_file_write begins with what was not synced. */
 bool audit_file_sync(struct audit_file *file);
 bool audit_file_is_written(const struct audit_file *file);
+/* How many bytes are kept until they are synced. */
+size_t audit_file_unsynced(const struct audit_file *file);
 bool audit_file_is_synced(const struct audit_file *file);
 /* The head of the chain and the file's size, with the lines that are not written yet. */
 struct chain_head audit_file_head(const struct audit_file *file);
