@@ -29,6 +29,7 @@
 #include "proxy/server/doors.h"
 #include "proxy/server/http.h"
 #include "proxy/server/live.h"
+#include "proxy/server/overdue.h"
 #include "proxy/server/page/page.h"
 #include "proxy/server/tunnel.h"
 
@@ -52,6 +53,7 @@ struct admin {
     struct MHD_Daemon *http;
     struct api *api;
     struct live *live;
+    struct overdue *overdue;
     struct {
         int fd;
         char *user;       /* NULL: a free place */
@@ -489,11 +491,18 @@ static enum MHD_Result begin(struct admin *admin, struct MHD_Connection *connect
     return serve_route(admin, connection, at, &asker, state);
 }
 
+static struct arrival *arrival_of(struct MHD_Connection *connection)
+{
+    return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
 static enum MHD_Result serve(void *context, struct MHD_Connection *connection, const char *url,
                              const char *method, const char *version, const char *upload,
                              size_t *upload_size, void **state)
 {
     (void)version;
+    if (*state == NULL ? strcmp(method, "POST") != 0 : *upload_size == 0)
+        overdue_arrived(arrival_of(connection));
     if (*state == NULL)
         return begin(context, connection, url, method, state);
     return api_go_on(*state, upload, upload_size);
@@ -502,10 +511,11 @@ static enum MHD_Result serve(void *context, struct MHD_Connection *connection, c
 static void on_completed(void *context, struct MHD_Connection *connection, void **state,
                          enum MHD_RequestTerminationCode code)
 {
-    (void)context, (void)connection, (void)code;
+    (void)context, (void)code;
     if (*state != NULL)
         api_forget(*state);
     *state = NULL;
+    overdue_await(arrival_of(connection));
 }
 
 static void on_timer(uv_timer_t *timer);
@@ -616,10 +626,14 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct admin *admin = context;
 
-    (void)socket_context;
-    if (code == MHD_CONNECTION_NOTIFY_CLOSED && info != NULL)
-        forget_guest(context, info->connect_fd);
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *socket_context = overdue_begin(admin->overdue, info->connect_fd);
+    } else {
+        overdue_end(*socket_context);
+        forget_guest(admin, info->connect_fd);
+    }
 }
 
 /* Accept at a socket that listens, or (-1) take connections as they are given. */
@@ -692,10 +706,11 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
     check(uv_poll_init(loop, &admin->poll, epoll_fd) == 0);
     check(uv_timer_init(loop, &admin->timer) == 0);
     admin->poll.data = admin->timer.data = admin;
-    admin->open_handles = admin->tunnels != NULL ? 5 : 4;
+    admin->open_handles = admin->tunnels != NULL ? 6 : 5;
     const struct waker waker = {wake, admin};
     admin->api = api_new(loop, engine, options->show_values, waker);
     admin->live = live_new(loop, engine, options->service_uri, waker);
+    admin->overdue = overdue_new(loop);
     check(uv_poll_start(&admin->poll, UV_READABLE, on_poll) == 0);
     return admin;
 }
@@ -756,5 +771,6 @@ void admin_close(struct admin *admin)
     if (admin->tunnels != NULL)
         tunnels_close(admin->tunnels, on_part_closed, admin);
     live_close(admin->live, on_part_closed, admin);
+    overdue_close(admin->overdue, on_part_closed, admin);
     api_close(admin->api, on_part_closed, admin);
 }

@@ -525,6 +525,32 @@ def test_pages_take_no_connection_from_those_who_watch(rig):
     wait_until(lambda: ask(daemon, "/api/state").status == 200, "there is room again")
 
 
+def test_a_request_has_to_arrive_in_time(rig):
+    """Or whoever sends a byte now and then keeps everybody else out."""
+    daemon = rig.daemon()
+    with contextlib.ExitStack() as slow:
+        listener = slow.enter_context(stream(daemon))
+        hear(listener, "state")
+        socks = [slow.enter_context(socket.create_connection(daemon.admin)) for _ in range(319)]
+        for sock in socks:
+            sock.sendall(b"POST /api/revoke HTTP/1.1\r\nHost: localhost\r\nX: ")
+
+        def served():
+            for sock in socks:
+                with contextlib.suppress(OSError):
+                    sock.sendall(b"x")
+            with contextlib.suppress(OSError, http.client.HTTPException), contextlib.closing(
+                    http.client.HTTPConnection(*daemon.admin, timeout=2)) as connection:
+                connection.request("GET", "/health")
+                return connection.getresponse().status == 200
+            return False
+
+        assert not served()
+        wait_until(served, "there is room again", 30)
+        for _ in range(3):
+            hear(listener, "state")
+
+
 def test_a_daemon_that_stops_ends_its_streams_and_answers_what_is_asked(rig):
     daemon = rig.daemon()
     with stream(daemon) as listener:

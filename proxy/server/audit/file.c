@@ -301,8 +301,8 @@ static bool write_again(struct audit_file *file)
     if (fcntl(file->fd, F_SETFL, flags & ~O_APPEND) != 0) /* with it all goes to the end */
         return false;
     while (done < file->out_written) {
-        ssize_t len = pwrite(file->fd, file->out.data + done, file->out_written - done,
-                             begin + (off_t)done);
+        ssize_t len =
+            pwrite(file->fd, file->out.data + done, file->out_written - done, begin + (off_t)done);
         if (len < 0 && errno == EINTR)
             continue;
         if (len <= 0) {
