@@ -63,7 +63,7 @@ struct admin {
         uint64_t until_ms;
         char key[ADDRESS_TEXT_MAX + ACL_USER_MAX + 2]; /* "address user" */
     } logins[LOGINS_KNOWN];                            /* that the audit has */
-    struct doors doors; /* whether a password is needed is set for each request */
+    struct doors doors;
     uv_poll_t poll;
     uv_timer_t timer;
     struct tunnels *tunnels; /* NULL: no TLS */
@@ -340,14 +340,14 @@ static enum known try_password(struct admin *admin, struct MHD_Connection *conne
             acl_find(acl, acl_has_file(acl) ? bytes_of(name) : BYTES_LITERAL(ACL_DEFAULT_USER));
         enum acl_login answer =
             user == NULL || !user->on ? ACL_WRONG : acl_check_password(user, bytes_of(password));
-        visitor->by_password = answer == ACL_RIGHT && admin->doors.needs_login;
+        visitor->by_password = answer == ACL_RIGHT && visitor->needs_login;
         if (answer == ACL_SLOW && !take_failed(admin, connection))
             known = start_trial(admin, connection, user, bytes_of(password)) ? SUSPENDED : CROWDED;
-        if (answer == ACL_RIGHT && admin->doors.needs_login) {
+        if (answer == ACL_RIGHT && visitor->needs_login) {
             asker->reader.rights = user;
             asker->name = user->name;
             audit_login_once(admin, connection, user->name);
-        } else if (known == KNOWN && admin->doors.needs_login) {
+        } else if (known == KNOWN && visitor->needs_login) {
             audit_login(admin, connection, name, false);
         }
     }
@@ -369,14 +369,14 @@ static enum known ask_doors(struct admin *admin, struct MHD_Connection *connecti
     enum known known = KNOWN;
 
     *asker = (struct asker){.reader = {acl, acl_newcomer(acl, local)}, .name = ACL_DEFAULT_USER};
-    admin->doors.needs_login = acl_newcomer(acl, true) == NULL;
-    admin->doors.has_users = acl_has_file(acl);
+    visitor.needs_login = acl_newcomer(acl, true) == NULL;
+    visitor.has_rights = acl_has_file(acl);
     if (name != NULL && acl_has_file(acl)) {
         const struct acl_user *user = acl_find(acl, bytes_of(name));
         asker->reader.rights = user != NULL && user->on ? user : NULL;
         asker->name = name;
         visitor.by_certificate = asker->reader.rights != NULL;
-        admin->doors.needs_login = true;
+        visitor.needs_login = true;
     }
     if (!visitor.by_certificate &&
         (known = try_password(admin, connection, &visitor, asker)) != KNOWN)
@@ -579,7 +579,7 @@ static int listen_on(struct admin *admin, const char *text, char *why, size_t wh
 }
 
 /* Look at a listening socket that was inherited. Return it, or -1. */
-static int take(struct admin *admin, int fd, char *why, size_t why_size)
+static int take(struct admin *admin, int fd, bool tls, char *why, size_t why_size)
 {
     struct sockaddr_storage bound;
     socklen_t len = sizeof bound;
@@ -591,7 +591,8 @@ static int take(struct admin *admin, int fd, char *why, size_t why_size)
         return -1;
     }
     admin->exposed = !address_is_loopback(&bound);
-    address_text(&bound, admin->text);
+    text_print(admin->text, sizeof admin->text, "%s%s", tls ? "tls:" : "",
+               address_text(&bound, (char[ADDRESS_TEXT_MAX]){0}));
     return fd;
 }
 
@@ -682,8 +683,9 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
 {
     struct admin *admin = mem_zalloc(sizeof *admin);
     char reason[128];
-    int fd = options->inherited >= 0 ? take(admin, options->inherited, reason, sizeof reason)
-                                     : listen_on(admin, options->address, reason, sizeof reason);
+    int fd = options->inherited >= 0
+                 ? take(admin, options->inherited, options->tls != NULL, reason, sizeof reason)
+                 : listen_on(admin, options->address, reason, sizeof reason);
 
     admin->engine = engine;
     list_init(&admin->trials);

@@ -37,6 +37,7 @@ struct exchange {
     struct reader reader; /* its acl is kept */
     char user[ACL_USER_MAX + 1];
     struct buf body, name, reason;
+    size_t body_len; /* of what has come, kept or not */
     unsigned status; /* of the answer */
     const char *refusal;
     struct buf json;
@@ -335,9 +336,11 @@ struct exchange *api_begin(struct api *api, struct MHD_Connection *connection, e
 enum MHD_Result api_go_on(struct exchange *exchange, const char *body, size_t *body_len)
 {
     if (exchange->stage == READING && *body_len > 0) {
-        if (exchange->body.len + *body_len > API_BODY_MAX)
+        exchange->body_len += *body_len;
+        if (exchange->body_len > API_BODY_IGNORED_MAX)
             return MHD_NO;
-        buf_append(&exchange->body, body, *body_len);
+        if (exchange->body_len <= API_BODY_MAX)
+            buf_append(&exchange->body, body, *body_len);
         *body_len = 0;
         return MHD_YES;
     }
@@ -345,6 +348,8 @@ enum MHD_Result api_go_on(struct exchange *exchange, const char *body, size_t *b
         exchange->stage = WORKING;
         if (engine_is_draining(exchange->api->engine))
             refuse(exchange, MHD_HTTP_SERVICE_UNAVAILABLE, "the daemon is stopping");
+        else if (exchange->body_len > API_BODY_MAX)
+            refuse(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "the body has at most 8192 bytes");
         else
             calls[exchange->call](exchange);
     }

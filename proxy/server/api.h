@@ -13,7 +13,8 @@
 #include "proxy/engine/show/show.h"
 #include "proxy/server/http.h"
 
-#define API_BODY_MAX 8192 /* bytes of a POST */
+#define API_BODY_MAX         8192      /* bytes of a POST */
+#define API_BODY_IGNORED_MAX (1 << 20) /* a longer one is cut off, instead of refused */
 
 struct api;
 struct exchange; /* one request and its answer */

@@ -55,7 +55,7 @@ struct daemon {
     uv_signal_t signals[5]; /* see the table `signals` */
     struct watchdog watchdog;
     enum stage stage;
-    bool signalled, shutdown_asked;
+    bool signalled, shutdown_asked, ready;
     int status;        /* that the process ends with */
     struct acl *users; /* until the engine has them */
     size_t connections_max;
@@ -357,6 +357,8 @@ static void say_ready(struct daemon *daemon)
 {
     const char *address;
 
+    if (daemon->stage != RUNNING) /* it has been stopped meanwhile */
+        return;
     printf("stockaded ready:");
     for (size_t i = 0; (address = server_address(daemon->server, i)) != NULL; i++)
         printf(" listen=%s", address);
@@ -364,6 +366,7 @@ static void say_ready(struct daemon *daemon)
         printf(" admin=%s", admin_address(daemon->admin));
     printf("\n");
     fflush(stdout);
+    daemon->ready = true;
     service_ready();
     watchdog_start(&daemon->watchdog, host_store(daemon->host));
 }
@@ -551,9 +554,11 @@ static void on_hangup(uv_signal_t *handle, int number)
 
     (void)number;
     if (daemon->stage == RUNNING) {
-        service_reloading();
+        if (daemon->ready)
+            service_reloading();
         reload(daemon);
-        service_ready();
+        if (daemon->ready)
+            service_ready();
     } else {
         log_info(daemon->log, "SIGHUP: the daemon is stopping, and reads nothing any more");
     }

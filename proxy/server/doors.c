@@ -87,16 +87,16 @@ enum door doors_page(const struct doors *doors, const struct visitor *visitor)
 {
     if (visitor->host == NULL || !doors_host_is_known(doors, visitor->host))
         return DOOR_HOST;
-    if (!doors->needs_login || visitor->by_certificate)
+    if (!visitor->needs_login || visitor->by_certificate)
         return DOOR_OPEN;
     if (!may_give_password(visitor))
         return DOOR_FAR;
     return visitor->by_password ? DOOR_OPEN : DOOR_PASSWORD;
 }
 
-static enum door rights(const struct doors *doors, const struct visitor *visitor)
+static enum door rights(const struct visitor *visitor)
 {
-    return visitor->may ? DOOR_OPEN : doors->has_users ? DOOR_USER : DOOR_RIGHTS;
+    return visitor->may ? DOOR_OPEN : visitor->has_rights ? DOOR_USER : DOOR_RIGHTS;
 }
 
 enum door doors_read(const struct doors *doors, const struct visitor *visitor)
@@ -105,7 +105,7 @@ enum door doors_read(const struct doors *doors, const struct visitor *visitor)
 
     if (door != DOOR_HOST && !is_own_site(visitor, false))
         return DOOR_SITE;
-    return door == DOOR_OPEN ? rights(doors, visitor) : door;
+    return door == DOOR_OPEN ? rights(visitor) : door;
 }
 
 /* application/json, maybe with a charset behind it. */
@@ -127,7 +127,7 @@ enum door doors_change(const struct doors *doors, const struct visitor *visitor)
     if (door != DOOR_OPEN)
         return door;
     if (!visitor->may)
-        return rights(doors, visitor);
+        return rights(visitor);
     return is_json(visitor->content_type) ? DOOR_OPEN : DOOR_TYPE;
 }
 

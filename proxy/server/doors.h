@@ -8,9 +8,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What a request says of itself. NULL: it does not have that header. */
+/* What is known of a request. NULL: it does not have that header. */
 struct visitor {
     const char *host, *origin, *fetch_site, *content_type;
+    bool needs_login;
+    bool has_rights;     /* as a user's; else only administrators may do things */
     bool by_password;    /* it has given one, of HTTP Basic, that is right */
     bool by_certificate; /* its certificate names a user */
     bool may;            /* its user has the right that the request needs */
@@ -22,8 +24,6 @@ struct visitor {
 struct doors {
     const char *const *names; /* of --admin-name; borrowed */
     size_t names_count;
-    bool needs_login;
-    bool has_users; /* whose rights count; else administrators' do */
 };
 
 enum door {

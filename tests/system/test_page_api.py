@@ -379,9 +379,14 @@ def test_a_body_that_says_something_else_is_refused(local, body, kind, status):
     assert answer.status == status and answer.json["error"]
 
 
-def test_a_body_that_is_too_large_is_cut_off(local):
+def test_a_body_that_is_too_large_is_refused_or_cut_off(local):
+    answer = ask(local, "/api/revoke", "POST", b" " * 8192, headers=JSON)
+    assert answer.status == 400, "it is read"
+    for size in (8193, 1000000):
+        answer = ask(local, "/api/revoke", "POST", b" " * size, headers=JSON)
+        assert answer.status == 413 and "8192" in answer.json["error"]
     with contextlib.suppress(OSError, http.client.HTTPException):
-        assert ask(local, "/api/revoke", "POST", b" " * 100000, headers=JSON).status >= 400
+        assert ask(local, "/api/revoke", "POST", b" " * 3000000, headers=JSON).status >= 400
     assert get(local, "/api/state")["status"] == "ok"
 
 

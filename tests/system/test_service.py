@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from harness.certs import Certs
 from harness.limits import patience, wait_until
 from harness.manager import Manager, hand_over
 from harness.resp import Client
@@ -42,8 +43,11 @@ def test_it_is_not_ready_before_it_knows_of_its_lease_service(rig, manager):
     redis = rig.redis()
     relay = rig.relay(redis.address)
     relay.hold("up")
-    rig.start(env=manager.env, lease="redis://{}:{}".format(*relay.address))
+    daemon = rig.start(env=manager.env, lease="redis://{}:{}".format(*relay.address))
     assert not manager.hears(0.2)
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: "SIGHUP" in daemon.stderr(), "it has read its options again")
+    assert not manager.hears(0.2), "a reload makes nothing ready"
     relay.let("up")
     assert manager.next() == {"READY": "1"}
 
@@ -156,6 +160,15 @@ def test_without_handed_over_ones_for_clients_the_options_say_where_to_listen(ri
         daemon = rig.daemon(**hand_over(admin=admin))
         assert daemon.admin == admin.getsockname()
         assert daemon.address != admin.getsockname() and daemon.client()("PING") == "PONG"
+
+
+def test_a_handed_over_admin_socket_with_tls_is_told_as_one(rig):
+    cert = Certs(rig.folder / "certs").server()
+    with listener() as admin:
+        daemon = rig.start("--tls-cert", cert.cert, "--tls-key", cert.key, admin="tls:127.0.0.1:0",
+                           **hand_over(admin=admin))
+        line = daemon.first_line(10)
+        assert " admin=tls:127.0.0.1:{}".format(admin.getsockname()[1]) in line
 
 
 def test_an_open_address_that_was_handed_over_is_refused_as_any_other(rig):
