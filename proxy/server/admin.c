@@ -34,13 +34,15 @@
 #include "proxy/server/tunnel.h"
 
 enum {
-    CONNECTIONS_MAX = 320, /* process.c reserves descriptors for them */
+    CONNECTIONS_MAX = 320, /* process.c reserves descriptors for them, or for tunnels */
     PLAIN_RESERVED = 32,   /* of these, for /health, /ready and /metrics */
     TIMEOUT_SECONDS = 10,
     CONNECTION_BYTES_MAX = 16 * 1024,
     BACKLOG = 64,
-    TUNNELS_MAX = CONNECTIONS_MAX / 3, /* each takes three descriptors */
-    GUESTS_MAX = CONNECTIONS_MAX + 1,  /* a suspended connection outlives its tunnel for a while */
+    TUNNELS_MAX = CONNECTIONS_MAX / 2, /* each takes two descriptors, and its connection one */
+    /* A suspended connection outlives its tunnel for a while. */
+    TUNNELLED_MAX = TUNNELS_MAX * 3 / 2,
+    GUESTS_MAX = TUNNELLED_MAX + 1,
 };
 
 enum { TRIALS_MAX = 16, LOGINS_KNOWN = 64, LOGIN_KNOWN_MS = 15 * 60 * 1000 };
@@ -435,7 +437,9 @@ static bool is_crowded(struct admin *admin)
 {
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(admin->http, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
-    return info->num_connections > CONNECTIONS_MAX - PLAIN_RESERVED;
+    unsigned max = admin->tunnels != NULL ? TUNNELS_MAX : CONNECTIONS_MAX;
+
+    return info->num_connections > max - PLAIN_RESERVED;
 }
 
 static enum MHD_Result serve_route(struct admin *admin, struct MHD_Connection *connection,
@@ -646,8 +650,8 @@ static bool start_http(struct admin *admin, int fd)
     admin->http = MHD_start_daemon(
         flags, 0, NULL, NULL, serve, admin, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, admin, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_SECONDS,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX,
+        (unsigned)(fd < 0 ? TUNNELLED_MAX : CONNECTIONS_MAX), MHD_OPTION_CONNECTION_TIMEOUT,
+        (unsigned)TIMEOUT_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX,
         fd < 0 ? MHD_OPTION_END : MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_END);
     return admin->http != NULL;
 }

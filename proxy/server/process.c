@@ -16,8 +16,9 @@
 #include "fence/base/mem.h"
 #include "fence/base/uri.h"
 
-/* For the store, the lease service, admin HTTP, and connections that are being closed. */
-enum { FILES_RESERVED = 576, PASSWORD_MAX = 512, LARGE_BYTES = 512 << 10 };
+/* For the store, the lease service, admin HTTP (over TLS it takes up to 560), and connections that
+ * are being closed. */
+enum { FILES_RESERVED = 768, PASSWORD_MAX = 512, LARGE_BYTES = 512 << 10 };
 
 char **process_take_arguments(int argc, char **argv)
 {

@@ -159,6 +159,22 @@ def test_a_crowd_of_named_users_may_leave_and_come_back(rig):
             come(opened, 20)
 
 
+def test_pages_over_tls_take_no_connection_from_those_who_watch(rig):
+    certs = Certs(rig.folder / "certs")
+    daemon = by_certificates(rig, certs, SOME)
+    some = certs.client(certs.issue("some"))
+    with contextlib.ExitStack() as opened:
+        heads = []
+        for _ in range(140):
+            sock = opened.enter_context(some.wrap_socket(
+                socket.create_connection(daemon.admin, patience(20)), server_hostname="127.0.0.1"))
+            sock.sendall(b"GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            heads.append(sock.recv(12))
+        assert heads[:128] == [b"HTTP/1.1 200"] * 128 and heads[-1] == b"HTTP/1.1 503"
+        assert ask(daemon, "/api/state", context=some)[0] == 503
+        assert ask(daemon, "/health", context=certs.client())[0] == 200
+
+
 def test_a_certificate_names_the_user_of_the_page(rig):
     certs = Certs(rig.folder / "certs")
     daemon = by_certificates(rig, certs, SOME)

@@ -103,7 +103,7 @@ TEST(a_limit_of_files_is_raised_by_more_than_the_connections)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     assert_int_equal(process_fit_connections(wanted, NULL), wanted);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    assert_int_equal(limit.rlim_cur, wanted + 576);
+    assert_int_equal(limit.rlim_cur, wanted + 768);
 }
 
 TEST(a_process_that_hides_its_memory_cannot_be_dumped_or_looked_into)
