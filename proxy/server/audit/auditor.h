@@ -46,9 +46,9 @@ struct auditor_news auditor_collect(struct auditor *auditor);
 void auditor_reopen(struct auditor *auditor);
 /* The head of the chain: of what is synced. */
 struct chain_head auditor_head(const struct auditor *auditor);
-/* Write and sync all that was noted, and end the thread. Notes are dropped from now on. False, which
- * is only returned to who does not want to wait: the disk is still at it; call this again after the
- * next wake(). */
+/* Write and sync all that was noted, and end the thread. Notes are dropped from now on. False,
+ * which is only returned to who does not want to wait: the disk is still at it; call this again
+ * after the next wake(). */
 bool auditor_finish(struct auditor *auditor, bool wait);
 void auditor_free(struct auditor *auditor);
 

@@ -38,6 +38,7 @@ struct chain_head {
     struct chain_hash hash; /* of the last line */
 };
 
+enum { CHAIN_LINE_MAX = 64 << 10 };      /* none is as long, with all its texts escaped */
 #define CHAIN_LINE_START "{\"time_ms\":" /* each line begins so */
 
 /* Hashes pieces of one text; owned by one thread. */

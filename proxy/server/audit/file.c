@@ -34,7 +34,7 @@ struct audit_file {
 
 /* What a file holds, from its beginning on. */
 struct scan {
-    struct chain_hasher *hasher;
+    struct chain_hasher *hasher, *torn_hasher;
     struct chain_head head;
     struct chain_hash torn; /* of what stands behind the last line */
     uint64_t first, torn_bytes;
@@ -43,8 +43,8 @@ struct scan {
     size_t heads_count;
     const struct chain_head *known; /* that of this chain; NULL: there is none */
     bool is_another;                /* its line is another one */
-    struct buf text;                /* behind the last line so far */
-    size_t looked;                  /* of it: there is no line in these bytes */
+    struct buf text;                /* the beginning of a line whose end has not come */
+    bool overlong;                  /* that is too long to be one, and is not kept */
 };
 
 static void find_known(struct scan *scan)
@@ -54,19 +54,33 @@ static void find_known(struct scan *scan)
             scan->known = &scan->heads[i];
 }
 
+/* These bytes are no line. */
+static void add_torn(struct scan *scan, struct bytes bytes)
+{
+    if (bytes.len == 0)
+        return;
+    if (scan->torn_bytes == 0)
+        chain_hash_begin(scan->torn_hasher);
+    chain_hash_add(scan->torn_hasher, bytes);
+    scan->torn_bytes += bytes.len;
+    scan->torn_ended = bytes.data[bytes.len - 1] == '\n';
+}
+
 /* Take the lines in `text`. False: the file does not begin as one of an audit. */
 static bool scan_lines(struct scan *scan)
 {
     struct chain_line line;
-    size_t from = scan->looked, kept = 0;
+    size_t from = 0;
     const char *end;
 
     while ((end = memchr(scan->text.data + from, '\n', scan->text.len - from)) != NULL) {
         struct bytes text = {scan->text.data + from, (size_t)(end - scan->text.data) - from};
         from += text.len + 1;
-        if (!chain_line_read(text, &line)) {
+        if (scan->overlong || !chain_line_read(text, &line)) {
             if (scan->first == 0)
                 return false;
+            add_torn(scan, (struct bytes){text.data, text.len + 1});
+            scan->overlong = false;
             continue;
         }
         if (scan->first == 0) {
@@ -78,13 +92,16 @@ static bool scan_lines(struct scan *scan)
         scan->head.hash = chain_hash_of(scan->hasher, text);
         if (scan->known != NULL && scan->known->lines == scan->head.lines)
             scan->is_another = strcmp(scan->known->hash.hex, scan->head.hash.hex) != 0;
-        kept = from;
+        scan->torn_bytes = 0; /* it is told of already */
     }
+    buf_consume(&scan->text, from);
     if (scan->first == 0 && scan->text.len > TORN_START_MAX)
         return false;
-    scan->looked = from - kept;
-    if (kept > 0)
-        buf_consume(&scan->text, kept);
+    if (scan->overlong || scan->text.len > CHAIN_LINE_MAX) {
+        add_torn(scan, buf_bytes(&scan->text));
+        scan->overlong = true;
+        buf_clear(&scan->text);
+    }
     return true;
 }
 
@@ -105,15 +122,14 @@ static bool scan_file(struct scan *scan, int fd, const char *path, char *why, si
             return false;
         }
     } while (len != 0);
-    scan->torn_bytes = scan->text.len;
+    add_torn(scan, buf_bytes(&scan->text));
     if (scan->torn_bytes == 0)
         return true;
-    scan->torn_ended = scan->text.data[scan->text.len - 1] == '\n';
-    if (!scan->torn_ended) {
-        buf_append_text(&scan->text, "\n");
-        scan->torn_bytes++;
-    }
-    scan->torn = chain_hash_of(scan->hasher, buf_bytes(&scan->text));
+    bool ended = scan->torn_ended;
+    if (!ended)
+        add_torn(scan, BYTES_LITERAL("\n")); /* which is written then */
+    scan->torn_ended = ended;
+    scan->torn = chain_hash_take(scan->torn_hasher);
     return true;
 }
 
@@ -219,8 +235,7 @@ static bool resume(struct audit_file *file, struct scan *scan, struct audit_open
         return false;
     if (scan->first == 0) { /* not even the first line was whole: there is nothing to go on from */
         opened->is_new = true;
-        if (is_torn_start((struct bytes){scan->text.data, scan->torn_bytes - !scan->torn_ended}) &&
-            ftruncate(file->fd, 0) == 0)
+        if (is_torn_start(buf_bytes(&scan->text)) && ftruncate(file->fd, 0) == 0)
             return begin_chain(file, why, why_size);
         snprintf(why, why_size, "%s is not an audit: it has no whole line; move it away",
                  file->path);
@@ -252,9 +267,13 @@ struct audit_file *audit_file_open(const char *path, const struct chain_head *kn
     file->path = mem_strdup(path);
     file->hasher = chain_hasher_new();
     file->fd = open_path(path, &opened->is_new, why, why_size);
-    struct scan scan = {.hasher = file->hasher, .heads = known, .heads_count = known_count};
+    struct scan scan = {.hasher = file->hasher,
+                        .torn_hasher = chain_hasher_new(),
+                        .heads = known,
+                        .heads_count = known_count};
     bool ready = file->fd >= 0 && (opened->is_new ? begin_chain(file, why, why_size)
                                                   : resume(file, &scan, opened, why, why_size));
+    chain_hasher_free(scan.torn_hasher);
     buf_free(&scan.text);
     if (ready)
         return file;

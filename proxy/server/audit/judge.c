@@ -11,6 +11,8 @@
 
 #include "fence/base/mem.h"
 
+#define NOT_AN_AUDIT "the first line is not how a file of an audit begins"
+
 struct judge {
     struct judgement result;
     const struct chain_head *known; /* or NULL */
@@ -18,6 +20,7 @@ struct judge {
     const char *name;
     struct buf rest;        /* the beginning of a line whose end has not come */
     uint64_t line;          /* in the file, from 1: the next one */
+    bool overlong;          /* the line under way is none of an audit's, and is not kept */
     bool begins;            /* the next line is the first one of a file */
     bool in_stretch;        /* these bytes are no lines of the chain: */
     uint64_t stretch_bytes; /* so far */
@@ -162,7 +165,7 @@ static void take_line(struct judge *judge, struct bytes text, bool ended)
 
     judge->begins = false;
     if (begins && !(is_line && take_beginning(judge, &line))) {
-        find(judge, 1, "the first line is not how a file of an audit begins");
+        find(judge, 1, NOT_AN_AUDIT);
     } else if (judge->in_stretch && is_line && ends_stretch(judge, &line)) {
         judge->in_stretch = false;
         result->torn++;
@@ -175,6 +178,20 @@ static void take_line(struct judge *judge, struct bytes text, bool ended)
     judge->line++;
 }
 
+/* Take a part of a line that is too long to be one. */
+static void take_part(struct judge *judge, struct bytes part, bool ended)
+{
+    if (judge->begins)
+        find(judge, 1, NOT_AN_AUDIT);
+    judge->begins = false;
+    if (judge->rest.len > 0)
+        add_to_stretch(judge, buf_bytes(&judge->rest), false);
+    buf_free(&judge->rest);
+    add_to_stretch(judge, part, ended);
+    judge->overlong = !ended;
+    judge->line += ended;
+}
+
 void judge_read(struct judge *judge, struct bytes piece)
 {
     const char *end;
@@ -182,7 +199,9 @@ void judge_read(struct judge *judge, struct bytes piece)
     while (!judge->result.broken && piece.len > 0 &&
            (end = memchr(piece.data, '\n', piece.len)) != NULL) {
         size_t len = (size_t)(end - piece.data);
-        if (judge->rest.len > 0) {
+        if (judge->overlong) {
+            take_part(judge, (struct bytes){piece.data, len}, true);
+        } else if (judge->rest.len > 0) {
             buf_append(&judge->rest, piece.data, len);
             take_line(judge, buf_bytes(&judge->rest), true);
             buf_clear(&judge->rest);
@@ -192,7 +211,11 @@ void judge_read(struct judge *judge, struct bytes piece)
         piece.data += len + 1;
         piece.len -= len + 1;
     }
-    if (!judge->result.broken)
+    if (judge->result.broken || piece.len == 0)
+        return;
+    if (judge->overlong || judge->rest.len + piece.len > CHAIN_LINE_MAX)
+        take_part(judge, piece, false);
+    else
         buf_append_bytes(&judge->rest, piece);
 }
 
@@ -203,6 +226,7 @@ void judge_end_file(struct judge *judge, bool last)
     if (judge->rest.len > 0 && !result->broken)
         take_line(judge, buf_bytes(&judge->rest), false);
     buf_clear(&judge->rest);
+    judge->overlong = false;
     if (judge->begins)
         find(judge, 0, "the file is empty");
     if (!judge->in_stretch || result->broken)
