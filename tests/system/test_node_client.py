@@ -4,11 +4,13 @@
 import json
 import os
 import signal
+import socket
 import threading
 import time
 
 import pytest
 
+from harness import false_daemon
 from harness.leases import PROMPT_SECONDS
 from harness.limits import Seconds, Stopwatch, patience, wait_until
 from harness.node import node
@@ -491,6 +493,32 @@ def test_a_write_without_an_answer_in_time_is_unsure_and_can_be_asked_for(rig, d
     assert running.hear() == [True, "Misuse"]
     running.end()
     assert daemon.client()("GET", "k") == b"9"
+
+
+def test_a_daemon_that_is_busy_after_a_lost_reply_leaves_the_write_unsure(rig):
+    writes = []
+
+    def answer(words):
+        if words[0] == "HELLO":
+            return "%1\r\n$5\r\nproto\r\n:3"
+        if words[0] == "ACQUIRE":
+            return "*2\r\n:1\r\n:60000"
+        if not words[0].startswith("FENCED"):
+            return "+OK"
+        writes.append(words)
+        return "-BUSY stopping" if len(writes) > 1 else None
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        false_daemon.serve(server, answer)
+        running = node(rig, """
+            const hasty = await connect(uri, { timeout: 700 });
+            const lease = await hasty.acquire('k');
+            const error = await lease.set(1).catch((reason) => reason);
+            say([error.name, error.token]);
+            await hasty.close();""", f"stockade://127.0.0.1:{server.getsockname()[1]}")
+        assert running.hear() == ["Unsure", 1]
+        running.end()
+    assert len(writes) > 1
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])

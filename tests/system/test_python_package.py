@@ -3,7 +3,6 @@
 a call is interrupted or a reply does not come, and that it installs. (test_python_asyncio.py: the
 same for tasks. test_handlers.py: web handlers.)"""
 
-import contextlib
 import inspect
 import os
 import re
@@ -17,6 +16,7 @@ import time
 
 import pytest
 
+from harness import false_daemon
 from harness.install import VERSION
 from harness.limits import REPO, Stopwatch, patience, wait_until
 from harness.package import FOLDER, connect, stockade
@@ -630,24 +630,14 @@ def test_a_lease_that_was_made_before_a_fork_is_taken_and_given_back_by_the_chil
 # Replies that do not come.
 
 def scripted(server, answers):
-    """A server that takes each connection's next answer for each command: None: closes it."""
-    def serve(connection):
-        with contextlib.suppress(OSError, ValueError, IndexError), connection:
-            asked = connection.makefile("rb")
-            while line := asked.readline():
-                words = [asked.read(int(asked.readline()[1:]) + 2)[:-2].decode()
-                         for _ in range(int(line[1:]))]
-                wait, answer = answers.pop(0) if words[0] != "CLIENT" else (0, "+OK")
-                time.sleep(wait)
-                if answer is None:
-                    break
-                connection.sendall(answer.encode() + b"\r\n")
-
-    def accept():
-        with contextlib.suppress(OSError):
-            while True:
-                threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
-    threading.Thread(target=accept, daemon=True).start()
+    """Each command takes the next answer, after so many seconds. None closes its connection."""
+    def answer(words):
+        if words[0] == "CLIENT":
+            return "+OK"
+        wait, said = answers.pop(0) if answers else (0, None)
+        time.sleep(wait)
+        return said
+    false_daemon.serve(server, answer)
 
 
 @pytest.fixture

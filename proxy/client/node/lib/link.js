@@ -25,6 +25,7 @@ class Ask {
     this.changes = options.changes ?? false; // without an answer it may have been applied
     this.onLate = options.onLate; // takes a reply that came when nobody waited any more
     this.sent = false;
+    this.unheard = false; // an attempt was sent, and its reply was lost
     this.asked = 0; // when it was sent last
     this.pause = PAUSE_MS_MIN;
   }
@@ -173,12 +174,14 @@ export class Link extends EventEmitter {
   #judge(ask, error) {
     if (error instanceof ErrorReply) {
       const refusal = fromText(error.message, { cause: error });
-      if (refusal instanceof Busy) return refusal; // nothing was applied
-      throw refusal;
+      // This time nothing was applied. An attempt before, whose reply was lost, may have been.
+      if (!(refusal instanceof Busy)) throw refusal;
+      return ask.unheard && ask.changes ? this.#unanswered(ask) : refusal;
     }
     if (error === LATE) throw this.#unanswered(ask);
     if (this.#closed) throw new Misuse('the shop was closed');
     if (ask.sent && !ask.repeatable) throw this.#unanswered(ask);
+    ask.unheard ||= ask.sent;
     return this.#unanswered(ask);
   }
 
