@@ -3,8 +3,8 @@
  * each table, column, function and object in it, also for those inside views and triggers, and says
  * which of these it is inside of (`inside`: the innermost). There it gives the name of a WITH query
  * in just the same way, so a name alone proves nothing: what may be read inside one of Stockade's
- * own views is listed to the column. Inside a guard's triggers more is allowed, so whoever has their
- * name in a statement's text, where a WITH query may bear it, is not taken for one. */
+ * own views is listed to the column. Inside a guard's triggers more is allowed, so whoever has
+ * their name in a statement's text, where a WITH query may bear it, is not taken for one. */
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -193,9 +193,9 @@ static int maintain(struct sql_verdict *verdict, const char *name)
 static int call_function(struct sql_verdict *verdict, const char *name, const char *inside)
 {
     /* Files, pointers, the process's log; and json_patch, which takes the product of its sizes. */
-    static const char *const hidden[] = {
-        "load_extension", "fts3_tokenizer", "sqlite_log", "json_patch", "jsonb_patch",
-        "readfile",       "writefile",      "edit",       NULL};
+    static const char *const hidden[] = {"load_extension", "fts3_tokenizer", "sqlite_log",
+                                         "json_patch",     "jsonb_patch",    "readfile",
+                                         "writefile",      "edit",           NULL};
 
     for (size_t i = 0; hidden[i] != NULL; i++)
         if (is(name, hidden[i]))
@@ -229,7 +229,8 @@ int sql_authorize(void *context, int action, const char *a, const char *b, const
     case SQLITE_DELETE: return change_rows(verdict, action, a);
     case SQLITE_CREATE_VIEW:
         /* Whoever uses it does not have its text in the statement's. */
-        return verdict->names_guard ? deny_own(verdict, OWN_GUARD) : define(verdict, a, NULL, false);
+        return verdict->names_guard ? deny_own(verdict, OWN_GUARD)
+                                    : define(verdict, a, NULL, false);
     case SQLITE_CREATE_TABLE:
     case SQLITE_DROP_VIEW: return define(verdict, a, NULL, false);
     case SQLITE_CREATE_INDEX:

@@ -232,7 +232,7 @@ def test_what_is_refused_leaves_nothing_in_a_transaction(rig):
     assert low("GET", "k1") is None
 
 
-def test_sql_in_a_transaction_needs_the_right_to_write_every_resource_it_acts_under(rig):
+def test_sql_in_a_transaction_needs_the_right_to_write_all_it_acts_under(rig):
     daemon = with_users(rig, ROOT, "user low on >pw ~mine %R~sku:* +@read +@lease +@sql")
     root, low = login(daemon, "root"), login(daemon, "low")
     root("SQL", "CREATE TABLE stock(sku TEXT PRIMARY KEY, pieces)")

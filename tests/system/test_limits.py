@@ -132,7 +132,8 @@ def test_commands_in_a_second(rig, option, named):
 
 
 def test_a_transaction_refused_at_its_end_is_over(rig):
-    daemon = with_users(rig, *USERS, args=("--max-rate-per-user", "5", "--unfenced-writes", "allow"))
+    args = ("--max-rate-per-user", "5", "--unfenced-writes", "allow")
+    daemon = with_users(rig, *USERS, args=args)
     a = login(daemon, "a")
     replies = a.pipeline([("MULTI",), *[("SET", "k", "v")] * 3, *[("PING",)] * 20, ("EXEC",)])
     assert isinstance(replies[-1], ReplyError) and replies[-1].code == "EXECABORT"

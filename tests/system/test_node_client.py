@@ -495,7 +495,7 @@ def test_a_write_without_an_answer_in_time_is_unsure_and_can_be_asked_for(rig, d
     assert daemon.client()("GET", "k") == b"9"
 
 
-def test_a_daemon_that_is_busy_after_a_lost_reply_leaves_the_write_unsure(rig):
+def test_busy_after_a_lost_reply_leaves_the_write_unsure(rig):
     writes = []
 
     def answer(words):
@@ -561,7 +561,7 @@ def test_a_lease_that_was_granted_too_late_is_given_back(rig, daemon):
     running.end()
 
 
-def test_a_late_grant_to_an_owner_that_had_entered_before_leaves_that_lease(rig, daemon):
+def test_a_late_grant_to_an_owner_that_was_in_leaves_that_lease(rig, daemon):
     running = node(rig, """
         const hasty = await connect(uri, { timeout: 500 });
         const lease = await shop.acquire('k', { ttl: 60000, owner: 'me' });

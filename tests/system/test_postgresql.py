@@ -171,7 +171,7 @@ def test_a_commit_that_is_made_anew_is_overtaken_by_nothing(rig, database):
     watch.close()
 
 
-def test_what_waits_for_a_commit_comes_behind_what_that_commit_gives_up(rig, database):
+def test_what_waits_for_a_commit_comes_behind_what_it_gives_up(rig, database):
     """Few that come while a large batch commits wait for it. Where it has to be made again, and
     finds a row locked by then, they come behind it all the same."""
     relay = rig.relay(("127.0.0.1", database.server.port))

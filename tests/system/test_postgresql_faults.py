@@ -103,7 +103,7 @@ def test_a_server_that_hangs_costs_each_command_no_more_than_the_timeout(rig):
                "it goes on", 15)
 
 
-def test_a_silent_server_costs_an_operation_apart_no_more_than_the_timeout(rig, database):
+def test_a_silent_server_costs_an_operation_apart_one_timeout(rig, database):
     relay = rig.relay(("127.0.0.1", database.server.port))
     client = rig.daemon("--unfenced-writes", "allow", store=database.uri_at(relay.address)).client()
     assert client("FLUSHALL") == "OK"

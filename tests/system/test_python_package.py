@@ -666,7 +666,7 @@ def test_a_slow_login_takes_its_time_from_the_call(server):
     assert watch.seconds < 1.5
 
 
-def test_a_daemon_that_is_busy_after_a_lost_reply_leaves_the_write_unsure(server):
+def test_busy_after_a_lost_reply_leaves_the_write_unsure(server):
     scripted(server, [(0, "*2\r\n:1\r\n:60000"), (0, None), *[(0, "-BUSY stopping")] * 999])
     with reach(server, timeout=0.5) as shop:
         lease = shop.lease("k", renew=False).acquire()
