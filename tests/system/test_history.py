@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.limits import wait_until
+from harness.limits import Seconds, wait_until
 from test_log_format import entries
 
 GRANT = ["token", "owner", "user", "client", "address", "granted_ms", "ttl_ms", "ended_ms", "end",
@@ -69,7 +69,7 @@ def test_history_tells_how_each_lease_ended(daemon, key, proto):
     second = client.token(key, 60000, "OWNER", "ben")
     client.refused("STALE", "FENCED", first, "SET", key, "w")
     client("REVOKE", key)
-    asked_ms = now_ms()
+    asked, asked_ms = time.monotonic(), now_ms()
     third = other.token(key, 100, "OWNER", "cas")
     took_ms = now_ms() - asked_ms
     wait_until(lambda: maps(reader, "HISTORY", key)[0]["end"], "the end is noticed")
@@ -88,8 +88,10 @@ def test_history_tells_how_each_lease_ended(daemon, key, proto):
     times = [at for entry in reversed(told) for at in (entry["granted_ms"], entry["ended_ms"])]
     assert times.pop() is None and times == sorted(times)
     assert begun_ms - 1 <= times[0] and times[-1] <= now_ms() + 1
-    # Its time counts where it is kept, from some moment of the grant on; and there are two clocks.
-    assert 0 < told[1]["ended_ms"] - told[1]["granted_ms"] <= 102 + took_ms
+    # Its time counts where it is kept, from some moment of the grant on; there are two clocks; and a
+    # lease service that is asked for its end, and answers late, has it end so much later.
+    lasted_ms = told[1]["ended_ms"] - told[1]["granted_ms"]
+    assert lasted_ms > 0 and Seconds(asked, asked + lasted_ms / 1000) < 0.103 + took_ms / 1000
     assert maps(reader, "HISTORY", key, "COUNT", 1) == told[:1]
 
 

@@ -186,8 +186,8 @@ RIG_TEST(nothing_of_stockades_can_be_made_altered_or_dropped)
         "CREATE TABLE IF NOT EXISTS \"STOCKADE_x\"(a)",
         "CREATE TABLE [stockade_x] AS SELECT 1",
         "CREATE VIEW stockade_x AS SELECT 1",
-        "CREATE VIEW x AS WITH stockade_guard_x AS (SELECT name FROM stockade_resource)"
-        " SELECT * FROM stockade_guard_x",
+        ("CREATE VIEW x AS WITH stockade_guard_x AS (SELECT name FROM stockade_resource)"
+         " SELECT * FROM stockade_guard_x"),
         "CREATE INDEX stockade_x ON t(a)",
         "CREATE INDEX x ON stockade_resource(owner)",
         "CREATE UNIQUE INDEX x ON stockade_resource(token)",
