@@ -134,10 +134,10 @@ bool sql_text_is_blank(struct bytes rest)
 bool sql_text_has(struct bytes statement, const char *word)
 {
     size_t len = strlen(word);
-    const char *end = statement.data + statement.len;
 
     if (statement.len < len)
         return false;
+    const char *end = statement.data + statement.len;
     for (const char *at = statement.data + len - 1;
          at < end && (at = memchr(at, word[len - 1], (size_t)(end - at))) != NULL; at++)
         if (bytes_equal_nocase((struct bytes){at - len + 1, len}, word))

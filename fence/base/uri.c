@@ -38,7 +38,7 @@ static const char *find_password(const char *uri, const char *rest)
 {
     const char *password = strstr(uri, "password=");
 
-    while (password != NULL && rest > uri && strchr(password, '@') != NULL &&
+    while (password != NULL && rest > uri && password >= rest && strchr(password, '@') != NULL &&
            memchr(rest, '?', (size_t)(password - rest)) == NULL)
         password = strstr(password + 1, "password=");
     return password;

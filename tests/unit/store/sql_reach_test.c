@@ -97,16 +97,16 @@ RIG_TEST(stockades_tables_are_neither_read_nor_written)
         "WITH stockade_values AS (SELECT id FROM stockade_hash) SELECT * FROM stockade_values",
         "WITH stockade_guard_x AS (SELECT id FROM stockade_hash) SELECT * FROM stockade_guard_x",
         "WITH x AS (SELECT id FROM stockade_resource) SELECT * FROM x AS stockade_values",
-        "WITH stockade_guard_x AS (SELECT name FROM stockade_resource)"
-        " SELECT * FROM stockade_guard_x",
-        "WITH \"Stockade_GUARD_insert_guarded\" AS (SELECT * FROM stockade_meta)"
-        " SELECT * FROM stockade_guard_insert_guarded",
-        "WITH 'stockade_guard_x' AS (SELECT count(*) FROM stockade_resource WHERE token > 0)"
-        " SELECT * FROM stockade_guard_x",
-        "WITH stockade_guard_x AS (SELECT stockade_guard('', 1, 2, x'') AS a)"
-        " SELECT a FROM stockade_guard_x",
-        "WITH stockade_guard_x AS (SELECT value AS a FROM stockade_meta)"
-        " INSERT INTO t SELECT a FROM stockade_guard_x",
+        ("WITH stockade_guard_x AS (SELECT name FROM stockade_resource)"
+         " SELECT * FROM stockade_guard_x"),
+        ("WITH \"Stockade_GUARD_insert_guarded\" AS (SELECT * FROM stockade_meta)"
+         " SELECT * FROM stockade_guard_insert_guarded"),
+        ("WITH 'stockade_guard_x' AS (SELECT count(*) FROM stockade_resource WHERE token > 0)"
+         " SELECT * FROM stockade_guard_x"),
+        ("WITH stockade_guard_x AS (SELECT stockade_guard('', 1, 2, x'') AS a)"
+         " SELECT a FROM stockade_guard_x"),
+        ("WITH stockade_guard_x AS (SELECT value AS a FROM stockade_meta)"
+         " INSERT INTO t SELECT a FROM stockade_guard_x"),
         "SELECT * FROM window",
         "INSERT INTO stockade_meta VALUES('a', 1)",
         "INSERT INTO stockade_values VALUES('a', 1)",
