@@ -88,8 +88,8 @@ def test_history_tells_how_each_lease_ended(daemon, key, proto):
     times = [at for entry in reversed(told) for at in (entry["granted_ms"], entry["ended_ms"])]
     assert times.pop() is None and times == sorted(times)
     assert begun_ms - 1 <= times[0] and times[-1] <= now_ms() + 1
-    # Its time counts where it is kept, from some moment of the grant on; there are two clocks; and a
-    # lease service that is asked for its end, and answers late, has it end so much later.
+    # Its time counts where it is kept, from some moment of the grant on; there are two clocks; and
+    # a lease service that is asked for its end, and answers late, has it end so much later.
     lasted_ms = told[1]["ended_ms"] - told[1]["granted_ms"]
     assert lasted_ms > 0 and Seconds(asked, asked + lasted_ms / 1000) < 0.103 + took_ms / 1000
     assert maps(reader, "HISTORY", key, "COUNT", 1) == told[:1]
