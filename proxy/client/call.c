@@ -136,8 +136,10 @@ static bool is_busy(const struct call *call)
 
 enum stk_error call_run(struct call *call)
 {
+    /* Of the last connection that broke: if the next attempt hears nothing, that is still why. */
+    char why[sizeof((struct transport *)0)->why] = "";
+
     for (;;) {
-        char why[sizeof((struct transport *)0)->why] = "";
         enum stk_error error;
         bool aged = false; /* one that idled may have ended long ago: no pause after it */
         struct connection *connection = take_connection(call, &error);
@@ -156,10 +158,11 @@ enum stk_error call_run(struct call *call)
                 return STK_OK;
             }
             call->unheard |= call->sent;
-            memcpy(why, connection->transport->why, sizeof why);
+            if (connection->transport->why[0] != '\0')
+                memcpy(why, connection->transport->why, sizeof why);
             connection_close(connection);
             if (result == IO_LATE)
-                return unanswered(call, fail(STK_TIMEOUT, NULL), "");
+                return unanswered(call, fail(STK_TIMEOUT, NULL), why);
             if (result == IO_WOKEN)
                 return cancelled(call);
             error = STK_UNREACHABLE;
@@ -168,6 +171,8 @@ enum stk_error call_run(struct call *call)
             call->looked_for_http = true;
             if (error == STK_PROTOCOL)
                 return error;
+        } else {
+            why[0] = '\0';
         }
         if (error == STK_CANCELLED)
             return cancelled(call);

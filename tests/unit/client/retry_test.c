@@ -156,6 +156,15 @@ SCRIPT_TEST(a_silent_server_ends_a_call_in_time_and_costs_its_connection)
     stk_lease_free(lease);
 }
 
+SCRIPT_TEST(what_broke_a_connection_is_told_where_the_next_one_stays_silent)
+{
+    char *value;
+
+    stk_client *client = script_open(script, 500, NULL, "");
+    assert_int_equal(stk_get(client, "r", &value, NULL), STK_TIMEOUT);
+    assert_non_null(strstr(stk_message(), "the connection broke ("));
+}
+
 SCRIPT_TEST(a_server_that_talks_nonsense_is_an_error)
 {
     enum stk_outcome outcome;
