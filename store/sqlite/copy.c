@@ -265,21 +265,8 @@ bool copy_is_sound(sqlite3 *db, const char *path, const struct maintenance_watch
     return sound;
 }
 
-/* Does it? True also where it cannot be read: whoever opens it will say why. */
-static bool begins_as_database(const char *path)
-{
-    static const char magic[16] = "SQLite format 3";
-    char start[sizeof magic] = "";
-    FILE *file = fopen(path, "re");
-
-    if (file == NULL)
-        return true;
-    bool read = fread(start, 1, sizeof start, file) == sizeof start;
-    bool failed = ferror(file) != 0;
-    fclose(file);
-    return failed || (read && memcmp(start, magic, sizeof start) == 0);
-}
-
+/* Opens no file but by SQLite: where the store is open in this process, closing another descriptor
+ * of its file would drop the locks of all, and whoever else closes it would delete its log. */
 sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_size)
 {
     int64_t application = 0, objects = 0;
@@ -292,17 +279,16 @@ sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_s
             snprintf(why, why_size, "cannot read %s: %s", path, strerror(errno));
         return NULL;
     }
-    if (status.st_size > 0 && !begins_as_database(path)) {
-        snprintf(why, why_size, "%s is not a %s: it is not a database", path, what);
-        return NULL;
-    }
     sqlite3 *db = db_open(path, DB_READER, why, why_size);
     if (db == NULL)
         return NULL;
     if (db_exec(db, "BEGIN") != SQLITE_OK ||
         db_int64(db, "SELECT count(*) FROM sqlite_schema", &objects) != SQLITE_OK ||
         db_int64(db, "PRAGMA application_id", &application) != SQLITE_OK) {
-        (void)db_explain(db, path, why, why_size);
+        if (sqlite3_errcode(db) == SQLITE_NOTADB)
+            snprintf(why, why_size, "%s is not a %s: it is not a database", path, what);
+        else
+            (void)db_explain(db, path, why, why_size);
     } else if (application == SCHEMA_APPLICATION_ID) {
         return db;
     } else {

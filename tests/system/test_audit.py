@@ -14,6 +14,7 @@ import re
 import resource
 import signal
 import socket
+import sqlite3
 import struct
 import subprocess
 import threading
@@ -153,13 +154,18 @@ def test_who_leaves_at_once_is_told_as_who_did_it(rig, tool, leaves):
     other = audit.daemon.client()
     other("AUTH", "other", "pw")
     peer = "{}:{}".format(*other.sock.getsockname())
-    other.sock.sendall(b"".join(encode("REVOKE", name) for name in names) +
-                       encode("RESET") * (leaves == "resets"))
-    if leaves == "closes": # without a FIN, after which the replies would still be sent
-        time.sleep(0.001)
-        other.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        other.sock.close()
-    told = audit.await_event("revoke", count=1 if leaves == "closes" else len(names))
+    # Another program is writing to the store's file, so that nothing is done before that.
+    with contextlib.closing(sqlite3.connect(rig.store, isolation_level=None)) as file:
+        file.execute("BEGIN IMMEDIATE")
+        other.sock.sendall(b"".join(encode("REVOKE", name) for name in names) +
+                           encode("RESET") * (leaves == "resets"))
+        assert [holder("PING"), holder("PING")] == ["PONG"] * 2  # by now it has read them
+        if leaves == "closes":  # without a FIN, after which the replies would still be sent
+            other.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            other.sock.close()
+            wait_until(lambda: holder.counter("connected_clients") == 1, "it is noticed")
+        file.execute("ROLLBACK")
+    audit.await_event("revoke", count=1 if leaves == "closes" else len(names))
     audit.stop()
     told = audit.events("revoke")
     assert {(line["user"], line["address"]) for line in told} == {("other", peer)}
