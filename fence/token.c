@@ -32,6 +32,11 @@ int64_t token_next(int64_t counter, int64_t floor)
     return last >= TOKEN_MAX ? 0 : last + 1;
 }
 
+bool token_follows(int64_t token, int64_t floor)
+{
+    return token > floor && token - floor <= TOKEN_LEAP_MAX + 1;
+}
+
 bool token_parse(struct bytes text, int64_t *token)
 {
     return bytes_to_int64(text, token) && *token >= 1 && *token <= TOKEN_MAX;

@@ -52,6 +52,10 @@ bool fence_unclaimed(const struct fence *fence);
  * may be corrupt; `floor` is the store's. 0: the tokens of this resource are used up. */
 int64_t token_next(int64_t counter, int64_t floor);
 
+/* Could a lease service have handed out this token above that floor, for this grant or for one
+ * before it that nobody was told of? Any other would use up the resource's tokens. */
+bool token_follows(int64_t token, int64_t floor);
+
 /* Return the floor of a store that was restored, where `known` is the largest token that anybody
  * knows of: the time, in microseconds since 1970, for grants are far rarer than one a microsecond;
  * or, where a token lies higher than that, TOKEN_LEAP_MAX above it. 0: no token is left. */

@@ -147,13 +147,8 @@ enum stk_error call_run(struct call *call)
         if (connection != NULL) {
             aged = connection->used;
             enum io_result result = exchange(call, connection);
-            if (result == IO_DONE && call->unheard && call->changes && is_busy(call)) {
-                connection_close(connection); /* this time nothing was applied */
-                if (call_pause(call) == IO_LATE)
-                    continue;
-                return unanswered(call, STK_UNSURE, "");
-            }
-            if (result == IO_DONE) {
+            bool done = result == IO_DONE;
+            if (done && !(call->unheard && call->changes && is_busy(call))) {
                 give_connection(call, connection);
                 return STK_OK;
             }
@@ -166,7 +161,9 @@ enum stk_error call_run(struct call *call)
             if (result == IO_WOKEN)
                 return cancelled(call);
             error = STK_UNREACHABLE;
-            if (!aged && !call->looked_for_http)
+            if (done)
+                aged = false; /* busy: nothing was applied this time; pause before the next */
+            else if (!aged && !call->looked_for_http)
                 error = connection_explain_end(&call->client->target, call->deadline_ms);
             call->looked_for_http = true;
             if (error == STK_PROTOCOL)

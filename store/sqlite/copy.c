@@ -265,8 +265,20 @@ bool copy_is_sound(sqlite3 *db, const char *path, const struct maintenance_watch
     return sound;
 }
 
-/* Opens no file but by SQLite: where the store is open in this process, closing another descriptor
- * of its file would drop the locks of all, and whoever else closes it would delete its log. */
+/* Is it? True also where it cannot be read: whoever opens it will say why. SQLite is asked: where
+ * the store is open in this process, closing a descriptor of our own would drop all its locks, and
+ * another program that closed the store would delete its log. */
+static bool is_database(const char *path)
+{
+    sqlite3 *db = NULL;
+    int code = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL);
+
+    if (code == SQLITE_OK)
+        code = db_exec(db, "PRAGMA schema_version");
+    sqlite3_close(db);
+    return code != SQLITE_NOTADB;
+}
+
 sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_size)
 {
     int64_t application = 0, objects = 0;
@@ -279,16 +291,17 @@ sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_s
             snprintf(why, why_size, "cannot read %s: %s", path, strerror(errno));
         return NULL;
     }
+    if (status.st_size > 0 && !is_database(path)) {
+        snprintf(why, why_size, "%s is not a %s: it is not a database", path, what);
+        return NULL;
+    }
     sqlite3 *db = db_open(path, DB_READER, why, why_size);
     if (db == NULL)
         return NULL;
     if (db_exec(db, "BEGIN") != SQLITE_OK ||
         db_int64(db, "SELECT count(*) FROM sqlite_schema", &objects) != SQLITE_OK ||
         db_int64(db, "PRAGMA application_id", &application) != SQLITE_OK) {
-        if (sqlite3_errcode(db) == SQLITE_NOTADB)
-            snprintf(why, why_size, "%s is not a %s: it is not a database", path, what);
-        else
-            (void)db_explain(db, path, why, why_size);
+        (void)db_explain(db, path, why, why_size);
     } else if (application == SCHEMA_APPLICATION_ID) {
         return db;
     } else {

@@ -3,7 +3,6 @@
 who else is there."""
 
 import collections
-import contextlib
 import socket
 import threading
 import time
@@ -11,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from harness import false_daemon
 from harness.library import StkError, fails
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.ports import free_port
@@ -164,25 +164,18 @@ def serve_slow_logins(server, heard):
     answers = {"AUTH": "+OK", "PING": "+PONG", "ACQUIRE": "*2\r\n:7\r\n:60000", "RENEW": ":60000",
                "RELEASE": ":0"}
 
-    def serve(connection):
-        with contextlib.suppress(OSError, ValueError), connection:
-            asked = connection.makefile("rb")
-            while line := asked.readline():
-                words = [asked.read(int(asked.readline()[1:]) + 2)[:-2].decode()
-                         for _ in range(int(line[1:]))]
-                if words[0] == "AUTH":
-                    time.sleep(0.15)
-                heard.append(words[:2])
-                connection.sendall(answers[words[0]].encode() + b"\r\n")
-    with contextlib.suppress(OSError):
-        while True:
-            threading.Thread(target=serve, args=(server.accept()[0],), daemon=True).start()
+    def answer(words):
+        if words[0] == "AUTH":
+            time.sleep(0.15)
+        heard.append(words[:2])
+        return answers[words[0]]
+    false_daemon.serve(server, answer)
 
 
 def test_a_busy_program_still_connects_to_renew_its_leases(library):
     heard = []
     with socket.create_server(("127.0.0.1", 0)) as server:
-        threading.Thread(target=serve_slow_logins, args=(server, heard), daemon=True).start()
+        serve_slow_logins(server, heard)
         with library.open("stockade://:pw@127.0.0.1:{}".format(server.getsockname()[1])) as client:
             lease = client.acquire("r", ttl_ms=60000)
             held = collections.deque()

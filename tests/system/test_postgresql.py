@@ -142,6 +142,22 @@ def waiting_for_row(database, watch, name):
         locker.join(10)
 
 
+@contextlib.contextmanager
+def made_anew_without(row, relay, database, watch):
+    """The commit that is held on its way is lost and made again, while a user has this row. The
+    block begins when the user has let it go."""
+    with waiting_for_row(database, watch, row) as (user, locker):
+        relay.refuse()
+        relay.cut()
+        locker.join(10)
+        before = relay.kept("up")
+        relay.accept()
+        wait_until(lambda: relay.kept("up") > before, "it is made again without the locked row", 20)
+        user.rollback()
+        relay.let("up")
+        yield
+
+
 def test_a_commit_that_is_made_anew_is_overtaken_by_nothing(rig, database):
     """While one connection commits the other one runs what comes next. Where that commit has to
     be made again, what comes next does, too, behind what finds its row locked by now."""
@@ -157,15 +173,7 @@ def test_a_commit_that_is_made_anew_is_overtaken_by_nothing(rig, database):
     relay.hold("up", b"\0MARK\0")
     wait_until(lambda: writers(watch, "state = 'idle in transaction'") == 2,
                "the first is to commit, the next ran")
-    with waiting_for_row(database, watch, b"a") as (user, locker):
-        relay.refuse()
-        relay.cut()
-        locker.join(10)
-        before = relay.kept("up")
-        relay.accept()
-        wait_until(lambda: relay.kept("up") > before, "it is made again without the locked row", 20)
-        user.rollback()
-        relay.let("up")
+    with made_anew_without(b"a", relay, database, watch):
         assert [first.read(timeout=patience(20)) for _ in range(2)] == [1, 1]
         assert second.read(timeout=patience(20)) == 2
     watch.close()
@@ -187,15 +195,7 @@ def test_what_waits_for_a_commit_comes_behind_what_it_gives_up(rig, database):
     relay.hold("up", b"\0MARK\0")
     wait_until(lambda: writers(watch, "state = 'idle in transaction'") == 1 and relay.kept("up"),
                "the first is to commit")
-    with waiting_for_row(database, watch, b"a") as (user, locker):
-        relay.refuse()
-        relay.cut()
-        locker.join(10)
-        before = relay.kept("up")
-        relay.accept()
-        wait_until(lambda: relay.kept("up") > before, "it is made again without the locked row", 20)
-        user.rollback()
-        relay.let("up")
+    with made_anew_without(b"a", relay, database, watch):
         assert [first.read(timeout=patience(20)) for _ in names] == [1, 1, 1, 1]
         assert second.read(timeout=patience(20)) == 2
     watch.close()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`stockade restore` where something is in its way: the store is as it was, or restored."""
 
+import contextlib
 import signal
 import sqlite3
 import subprocess
@@ -167,20 +168,27 @@ def test_a_signal_before_it_is_in_place_leaves_the_store_alone(rig, maintenance)
     assert not (rig.folder / "stockade.db.restore").exists()
 
 
+@contextlib.contextmanager
+def restore_behind_a_writer(rig, maintenance):
+    """A restore that waits for another program's transaction, which ends with the block."""
+    rig.faults.order("write stall restore")
+    running = maintenance.start_faulty("restore", maintenance.copy, stderr=subprocess.PIPE)
+    rig.faults.await_hit(20)
+    with contextlib.closing(sqlite3.connect(rig.store, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        rig.faults.clear()
+        with pytest.raises(subprocess.TimeoutExpired):
+            running.wait(0.5)
+        yield running
+        other.execute("COMMIT")
+
+
 def test_a_writer_in_the_way_is_waited_for(rig, maintenance):
     client = rig.daemon("--unfenced-writes", "allow").client()
     client("SET", "k", "old")
     maintenance.do("backup", maintenance.copy)
-    rig.faults.order("write stall restore")
-    running = maintenance.start_faulty("restore", maintenance.copy)
-    rig.faults.await_hit(20)
-    other = sqlite3.connect(rig.store, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    rig.faults.clear()
-    with pytest.raises(subprocess.TimeoutExpired):
-        running.wait(0.5)
-    other.execute("COMMIT")
-    other.close()
+    with restore_behind_a_writer(rig, maintenance) as running:
+        pass
     assert running.wait(patience(20)) == 0, running.communicate()
     assert client("GET", "k") == b"old"
 
@@ -190,17 +198,8 @@ def test_a_signal_ends_the_wait_for_a_writer(rig, maintenance):
     client("SET", "k", "old")
     maintenance.do("backup", maintenance.copy)
     client("SET", "k", "new")
-    rig.faults.order("write stall restore")
-    running = maintenance.start_faulty("restore", maintenance.copy, stderr=subprocess.PIPE)
-    rig.faults.await_hit(20)
-    other = sqlite3.connect(rig.store, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
-    rig.faults.clear()
-    with pytest.raises(subprocess.TimeoutExpired):
-        running.wait(0.5)
-    running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=patience(10))
-    assert running.returncode == 128 + signal.SIGINT and "nothing was changed" in stderr
-    other.execute("COMMIT")
-    other.close()
+    with restore_behind_a_writer(rig, maintenance) as running:
+        running.send_signal(signal.SIGINT)
+        _, stderr = running.communicate(timeout=patience(10))
+        assert running.returncode == 128 + signal.SIGINT and "nothing was changed" in stderr
     assert client("GET", "k") == b"new"

@@ -222,12 +222,6 @@ static bool is_word(const redisReply *word, const char *text)
     return word->len == strlen(text) && memcmp(word->str, text, word->len) == 0;
 }
 
-/* Could it be minted above this floor? Else it would use up the resource's tokens. */
-static bool token_follows(int64_t token, int64_t floor)
-{
-    return token > floor && token - floor <= TOKEN_LEAP_MAX + 1;
-}
-
 /* Believe a grant only if its token can be right, and its time is what was asked for. */
 static bool granted(struct lease_call *call, int64_t token, int64_t ttl_ms)
 {

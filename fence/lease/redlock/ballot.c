@@ -22,12 +22,6 @@ bool vote_has(const struct vote *vote)
     return vote->answer == LEASE_GRANTED || vote->answer == LEASE_OWN;
 }
 
-/* A token that was minted for this grant, or for one before it that nobody was told of. */
-static bool is_fresh(int64_t token, int64_t floor)
-{
-    return token > floor && token - floor <= TOKEN_LEAP_MAX + 1;
-}
-
 static bool counts_as(const struct vote *vote, enum lease_answer answer, int64_t token)
 {
     if (vote->token != token)
@@ -122,7 +116,7 @@ static int64_t largest(const struct ballot *ballot, int64_t floor)
     int64_t token = floor + 1;
 
     for (int i = 0; i < ballot->masters; i++)
-        if (vote_has(&ballot->votes[i]) && is_fresh(ballot->votes[i].token, floor) &&
+        if (vote_has(&ballot->votes[i]) && token_follows(ballot->votes[i].token, floor) &&
             ballot->votes[i].token > token)
             token = ballot->votes[i].token;
     return token;
@@ -141,7 +135,7 @@ static struct verdict count_grant(const struct ballot *ballot, const struct tall
         return (struct verdict){.outcome = BALLOT_OWN, .token = token};
     /* If one of them says OWN, an earlier attempt of the owner took the lease, perhaps at another
      * daemon. Then this attempt must not give back the whole lease: it is OWN, not GRANTED. */
-    if (most(ballot, LEASE_GRANTED, &token) >= tally->quorum && is_fresh(token, question->floor))
+    if (most(ballot, LEASE_GRANTED, &token) >= tally->quorum && token_follows(token, question->floor))
         return (struct verdict){.outcome = agreeing(ballot, LEASE_OWN, token) > 0 ? BALLOT_OWN
                                                                                   : BALLOT_GRANTED,
                                 .token = token};

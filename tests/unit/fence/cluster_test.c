@@ -154,33 +154,18 @@ RIG_TEST(what_a_dead_master_is_owed_goes_to_who_serves_the_slot)
     service_free(second);
 }
 
-struct closer {
-    struct asked asked;
-    struct rig *rig;
-    bool closed;
-};
-
-static void close_on_answer(struct lease_call *call)
-{
-    struct closer *closer = (struct closer *)(void *)call;
-
-    lease_provider_close(closer->rig->provider, rig_on_closed, &closer->closed);
-    closer->rig->provider = NULL;
-}
-
 RIG_TEST(a_call_that_is_redirected_while_it_closes_is_answered)
 {
     struct service *node = whole_node_new();
-    struct closer closer = {.asked = rig_question(LEASE_QUERY, "", 0), .rig = rig};
+    struct closer closer;
     struct asked behind = rig_question(LEASE_QUERY, "", 0);
 
     open_cluster(rig, node);
     rig_until(rig, rig_up(rig));
     assert_true(rig_is_free(rig)); /* the cluster's state is "ok" by now, too */
     redis_do(node, "CLUSTER DELSLOTS %u", slot_of_key(bytes_of("sku:2")));
-    closer.asked.call.done = close_on_answer;
     behind.call.resource = BYTES_LITERAL("sku:2");
-    lease_ask(rig->provider, &closer.asked.call);
+    rig_ask_and_close(rig, &closer);
     rig_ask(rig, &behind);
     rig_until(rig, closer.closed);
     assert_down(behind.call, "closed");
@@ -194,15 +179,14 @@ RIG_TEST(a_call_that_waits_for_a_master_while_it_closes_is_answered)
 {
     enum { BEHIND = 10, APART_MS = 4 };
     struct service *first = whole_node_new(), *second = node_new();
-    struct closer closer = {.asked = rig_question(LEASE_QUERY, "", 0), .rig = rig};
+    struct closer closer;
     struct asked behind[BEHIND];
 
     rig_open(rig, "redis+cluster://127.0.0.1:%d?timeout_ms=500", first->port);
     rig_until(rig, rig_up(rig)); /* it knows the first one only */
     move_slot(rig, first, second);
     service_pause(second);
-    closer.asked.call.done = close_on_answer;
-    lease_ask(rig->provider, &closer.asked.call);
+    rig_ask_and_close(rig, &closer);
     for (int i = 0; i < BEHIND; i++) {
         struct deadline begun = deadline_in(0);
         while (deadline_spent_ms(&begun) < APART_MS)

@@ -150,28 +150,13 @@ RIG_TEST(closing_answers_what_is_under_way)
     rig_close(rig);
 }
 
-struct closer {
-    struct asked asked;
-    struct rig *rig;
-    bool closed;
-};
-
-static void close_on_answer(struct lease_call *call)
-{
-    struct closer *closer = (struct closer *)(void *)call;
-
-    lease_provider_close(closer->rig->provider, rig_on_closed, &closer->closed);
-    closer->rig->provider = NULL;
-}
-
 RIG_TEST(it_may_be_closed_from_an_answer)
 {
     rig_open_redis(rig, 5000);
-    struct closer closer = {.asked = rig_question(LEASE_QUERY, "", 0), .rig = rig};
+    struct closer closer;
     struct asked behind = rig_question(LEASE_QUERY, "", 0);
 
-    closer.asked.call.done = close_on_answer;
-    lease_ask(rig->provider, &closer.asked.call);
+    rig_ask_and_close(rig, &closer);
     assert_int_equal(closer.asked.call.answer, LEASE_UNANSWERED);
     rig_ask(rig, &behind);
     rig_until(rig, closer.closed);

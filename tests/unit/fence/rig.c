@@ -124,6 +124,21 @@ void rig_on_event(void *count)
     ++*(int *)count;
 }
 
+static void close_on_answer(struct lease_call *call)
+{
+    struct closer *closer = (struct closer *)(void *)call;
+
+    lease_provider_close(closer->rig->provider, rig_on_closed, &closer->closed);
+    closer->rig->provider = NULL;
+}
+
+void rig_ask_and_close(struct rig *rig, struct closer *closer)
+{
+    *closer = (struct closer){.asked = rig_question(LEASE_QUERY, "", 0), .rig = rig};
+    closer->asked.call.done = close_on_answer;
+    lease_ask(rig->provider, &closer->asked.call);
+}
+
 static void close_provider(struct rig *rig, struct lease_provider *provider)
 {
     bool closed = false;

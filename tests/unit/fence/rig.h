@@ -105,6 +105,14 @@ struct lease_call rig_grant(struct rig *rig, const char *nonce, int64_t floor);
 /* Is sku:1 free? */
 bool rig_is_free(struct rig *rig);
 
+/* A question whose answer closes the provider; `closed` once it is. */
+struct closer {
+    struct asked asked;
+    struct rig *rig;
+    bool closed;
+};
+void rig_ask_and_close(struct rig *rig, struct closer *closer);
+
 /* Callbacks that note that they were called: for lease_provider_close, and to be counted. */
 void rig_on_closed(void *closed); /* a bool */
 void rig_on_event(void *count);   /* an int */

@@ -45,6 +45,21 @@ static void add(struct audit_file *file, const char *reason)
                    &(struct audit_note){.event = AUDIT_GRANT, .reason = bytes_of(reason)});
 }
 
+/* A file in a folder of its own, with a line that is synced. */
+static struct audit_file *begin_file(char folder[256], char path[300])
+{
+    char why[256];
+    struct audit_opened opened;
+
+    folder_make(folder, 256);
+    snprintf(path, 300, "%s/audit.log", folder);
+    struct audit_file *file = audit_file_open(path, NULL, 0, &opened, why, sizeof why);
+    assert_non_null(file);
+    add(file, "synced");
+    assert_true(audit_file_write(file) && audit_file_sync(file));
+    return file;
+}
+
 static struct judgement judge(const char *path)
 {
     struct judge *judge = judge_new(NULL);
@@ -78,13 +93,8 @@ TEST(bytes_without_the_end_of_a_line_take_no_memory)
     enum { TORN_BYTES = 256 << 20, LIMIT_KIB = 32 << 10 };
     char folder[256], path[300], why[256];
     struct audit_opened opened;
+    struct audit_file *file = begin_file(folder, path);
 
-    folder_make(folder, sizeof folder);
-    snprintf(path, sizeof path, "%s/audit.log", folder);
-    struct audit_file *file = audit_file_open(path, NULL, 0, &opened, why, sizeof why);
-    assert_non_null(file);
-    add(file, "whole");
-    assert_true(audit_file_write(file) && audit_file_sync(file));
     const int64_t whole = audit_file_size(file);
     audit_file_close(file);
     assert_int_equal(truncate(path, whole + TORN_BYTES), 0);
@@ -106,15 +116,9 @@ TEST(bytes_without_the_end_of_a_line_take_no_memory)
 
 TEST(lines_that_a_failed_sync_has_lost_are_written_again)
 {
-    char folder[256], path[300], why[256];
-    struct audit_opened opened;
+    char folder[256], path[300];
+    struct audit_file *file = begin_file(folder, path);
 
-    folder_make(folder, sizeof folder);
-    snprintf(path, sizeof path, "%s/audit.log", folder);
-    struct audit_file *file = audit_file_open(path, NULL, 0, &opened, why, sizeof why);
-    assert_non_null(file);
-    add(file, "synced");
-    assert_true(audit_file_write(file) && audit_file_sync(file));
     for (int round = 0; round < 3; round++) {
         add(file, "lost");
         assert_true(audit_file_write(file));
