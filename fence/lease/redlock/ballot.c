@@ -135,7 +135,8 @@ static struct verdict count_grant(const struct ballot *ballot, const struct tall
         return (struct verdict){.outcome = BALLOT_OWN, .token = token};
     /* If one of them says OWN, an earlier attempt of the owner took the lease, perhaps at another
      * daemon. Then this attempt must not give back the whole lease: it is OWN, not GRANTED. */
-    if (most(ballot, LEASE_GRANTED, &token) >= tally->quorum && token_follows(token, question->floor))
+    if (most(ballot, LEASE_GRANTED, &token) >= tally->quorum &&
+        token_follows(token, question->floor))
         return (struct verdict){.outcome = agreeing(ballot, LEASE_OWN, token) > 0 ? BALLOT_OWN
                                                                                   : BALLOT_GRANTED,
                                 .token = token};
