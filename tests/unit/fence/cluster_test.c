@@ -5,15 +5,9 @@
 #include "tests/unit/fence/rig.h"
 #include "tests/unit/test.h"
 
-static struct service *node_new(void)
-{
-    return redis_new((const char *[]){"--cluster-enabled", "yes", "--cluster-require-full-coverage",
-                                      "no", NULL});
-}
-
 static struct service *whole_node_new(void)
 {
-    struct service *node = node_new();
+    struct service *node = redis_node_new();
 
     redis_do(node, "CLUSTER ADDSLOTSRANGE 0 %d", SLOTS - 1);
     return node;
@@ -27,7 +21,7 @@ static void open_cluster(struct rig *rig, const struct service *node)
 /* Every second slot is served: after many moves a cluster may look like that. */
 RIG_TEST(a_map_may_have_a_range_for_each_slot)
 {
-    struct service *node = node_new();
+    struct service *node = redis_node_new();
     unsigned own = slot_of_key(bytes_of("sku:1"));
     struct buf command = {0};
 
@@ -72,7 +66,7 @@ static void move_slot(struct rig *rig, const struct service *first, const struct
     redisReply *id = redis_ask(second, "CLUSTER MYID");
     unsigned slot = slot_of_key(bytes_of("sku:1"));
 
-    redis_do(first, "CLUSTER MEET 127.0.0.1 %d", second->port);
+    redis_do(first, "CLUSTER MEET 127.0.0.1 %d %d", second->port, second->bus_port);
     do_at_last(rig, first, "CLUSTER SETSLOT %u NODE %s", slot, id->str); /* once they have met */
     redis_do(second, "CLUSTER SETSLOT %u NODE %s", slot, id->str);
     do_at_last(rig, second, "GET {sku:1}");
@@ -81,7 +75,7 @@ static void move_slot(struct rig *rig, const struct service *first, const struct
 
 RIG_TEST(a_master_that_a_redirect_names_is_given_time_to_connect)
 {
-    struct service *first = whole_node_new(), *second = node_new();
+    struct service *first = whole_node_new(), *second = redis_node_new();
     struct late late = {.service = second};
 
     open_cluster(rig, first);
@@ -133,11 +127,11 @@ RIG_TEST(what_is_released_before_the_map_is_known_is_delivered)
 /* A master dies before it is told of a release, and another one serves its slot from then on. */
 RIG_TEST(what_a_dead_master_is_owed_goes_to_who_serves_the_slot)
 {
-    struct service *first = whole_node_new(), *second = node_new();
+    struct service *first = whole_node_new(), *second = redis_node_new();
     unsigned slot = slot_of_key(bytes_of("sku:1"));
     redisReply *id = redis_ask(second, "CLUSTER MYID");
 
-    redis_do(first, "CLUSTER MEET 127.0.0.1 %d", second->port);
+    redis_do(first, "CLUSTER MEET 127.0.0.1 %d %d", second->port, second->bus_port);
     rig_open(rig, "redis+cluster://127.0.0.1:%d,127.0.0.1:%d?timeout_ms=5000", first->port,
              second->port);
     rig_until(rig, rig_up(rig));
@@ -178,7 +172,7 @@ RIG_TEST(a_call_that_is_redirected_while_it_closes_is_answered)
 RIG_TEST(a_call_that_waits_for_a_master_while_it_closes_is_answered)
 {
     enum { BEHIND = 10, APART_MS = 4 };
-    struct service *first = whole_node_new(), *second = node_new();
+    struct service *first = whole_node_new(), *second = redis_node_new();
     struct closer closer;
     struct asked behind[BEHIND];
 

@@ -91,7 +91,7 @@ static int free_port(void)
 
 static void run_redis(const struct service *redis)
 {
-    char port[16];
+    char port[16], bus_port[16];
     const char *argv[OPTIONS_MAX] = {
         "redis-server",
         "--port",
@@ -115,6 +115,14 @@ static void run_redis(const struct service *redis)
     for (const char *const *option = redis->options; option != NULL && *option != NULL; option++) {
         check(count + 1 < OPTIONS_MAX);
         argv[count++] = *option;
+    }
+    if (redis->bus_port != 0) {
+        const char *const node[] = {
+            "--cluster-enabled", "yes",   "--cluster-require-full-coverage", "no",
+            "--cluster-port",    bus_port};
+        snprintf(bus_port, sizeof bus_port, "%d", redis->bus_port);
+        check(count + sizeof node / sizeof *node < OPTIONS_MAX);
+        memcpy(argv + count, node, sizeof node);
     }
     execvp(argv[0], (char *const *)(uintptr_t)argv);
 }
@@ -185,13 +193,15 @@ void service_start(struct service *service)
     }
 }
 
-static struct service *service_new(const struct service_kind *kind, const char *const *options)
+static struct service *service_new(const struct service_kind *kind, const char *const *options,
+                                   int bus_port)
 {
     struct service *service = mem_zalloc(sizeof *service);
 
     service->kind = kind;
     service->options = options;
     service->port = free_port();
+    service->bus_port = bus_port;
     folder_make(service->folder, sizeof service->folder);
     snprintf(service->socket, sizeof service->socket, "%s/redis.sock", service->folder);
     service_start(service);
@@ -200,7 +210,12 @@ static struct service *service_new(const struct service_kind *kind, const char *
 
 struct service *redis_new(const char *const *options)
 {
-    return service_new(&redis_kind, options);
+    return service_new(&redis_kind, options, 0);
+}
+
+struct service *redis_node_new(void)
+{
+    return service_new(&redis_kind, NULL, free_port());
 }
 
 void service_kill(struct service *service)
@@ -250,7 +265,7 @@ static struct service *share(int number, const struct service_kind *kind)
         check(atexit(free_shared) == 0);
     freed_at_exit = true;
     if (shared[number] == NULL)
-        shared[number] = service_new(kind, NULL);
+        shared[number] = service_new(kind, NULL, 0);
     else if (shared[number]->pid == 0)
         service_start(shared[number]);
     service_resume(shared[number]);

@@ -12,6 +12,7 @@ struct service {
     const struct service_kind *kind;
     pid_t pid; /* 0: not running */
     int port;
+    int bus_port; /* Redis: of a node of a cluster; else 0 */
     char folder[64];
     char socket[96];            /* Redis: its unix socket */
     const char *const *options; /* Redis: further arguments, NULL at the end; borrowed; or NULL */
@@ -19,6 +20,8 @@ struct service {
 
 /* Start a Redis without persistence, and wait until it answers. Ends with service_free. */
 struct service *redis_new(const char *const *options);
+/* The same for a node of a cluster, which has no slots yet, and knows no other node. */
+struct service *redis_node_new(void);
 /* The program's own Redis of this number (0 to 2), which runs from the first time that a test asks
  * for it until the program ends: a master without limits, empty, whatever the last test left. */
 struct service *redis_shared(int number);
