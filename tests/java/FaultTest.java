@@ -266,7 +266,7 @@ class FaultTest {
     @ParameterizedTest
     @ValueSource(longs = {0, 200})
     void aLeaseThatWasGrantedTooLateIsGivenBack(long waitMillis) {
-        try (Stockade shop = Stockade.connect(daemon.uri(), Duration.ofMillis(300));
+        try (Stockade shop = Stockade.connect(daemon.uri(), Duration.ofMillis(2000));
              Stockade patient = daemon.connect()) {
             assertNull(shop.get("r"));
             daemon.signal("STOP");

@@ -86,7 +86,7 @@ def test_leaving_the_block_never_hides_the_programs_own_error(rig, daemon):
         }));
         say([await fails(() => {}), await fails(() => shop.revoke('k')),
           await fails((lease) => lease.release())]);
-        const hasty = await connect(uri, { timeout: 300 });
+        const hasty = await connect(uri, { timeout: 2000 });
         const ended = end(hasty.lease('k', async () => {
           say('held');
           await told();
@@ -385,14 +385,14 @@ def test_code_that_goes_on_after_a_stall_learns_of_the_loss(rig, daemon):
 
 def test_a_reply_that_came_during_a_stall_counts(rig, daemon):
     running = node(rig, """
-        const hasty = await connect(uri, { timeout: 300 });
+        const hasty = await connect(uri, { timeout: 2000 });
         const lease = await hasty.acquire('k', { ttl: 60000 });
         say();
         await told();
         const writing = end(lease.put(7));
         await new Promise((sent) => setImmediate(() => setImmediate(sent)));
         say();
-        stall(500);
+        stall(2500);
         say(await writing);
         await hasty.close();""", daemon.uri)
     running.hear()
@@ -474,7 +474,7 @@ def test_a_request_whose_reply_was_lost_is_applied_once(rig, daemon, call, reply
 def test_a_write_without_an_answer_in_time_is_unsure_and_can_be_asked_for(rig, daemon):
     relay = rig.relay(daemon.address)
     running = node(rig, """
-        const hasty = await connect(uri, { timeout: 700 });
+        const hasty = await connect(uri, { timeout: 2000 });
         const lease = await hasty.acquire('k');
         await lease.set(10);
         say();
@@ -511,7 +511,7 @@ def test_busy_after_a_lost_reply_leaves_the_write_unsure(rig):
     with socket.create_server(("127.0.0.1", 0)) as server:
         false_daemon.serve(server, answer)
         running = node(rig, """
-            const hasty = await connect(uri, { timeout: 700 });
+            const hasty = await connect(uri, { timeout: 2000 });
             const lease = await hasty.acquire('k');
             const error = await lease.set(1).catch((reason) => reason);
             say([error.name, error.token]);
@@ -545,7 +545,7 @@ def test_holders_and_waiters_go_on_after_a_restart(rig, daemon, how):
 
 def test_a_lease_that_was_granted_too_late_is_given_back(rig, daemon):
     running = node(rig, """
-        const hasty = await connect(uri, { timeout: 500 });
+        const hasty = await connect(uri, { timeout: 2000 });
         say();
         await told();
         say(await end(hasty.acquire('k', { ttl: 60000 })));
@@ -563,7 +563,7 @@ def test_a_lease_that_was_granted_too_late_is_given_back(rig, daemon):
 
 def test_a_late_grant_to_an_owner_that_was_in_leaves_that_lease(rig, daemon):
     running = node(rig, """
-        const hasty = await connect(uri, { timeout: 500 });
+        const hasty = await connect(uri, { timeout: 2000 });
         const lease = await shop.acquire('k', { ttl: 60000, owner: 'me' });
         say();
         await told();

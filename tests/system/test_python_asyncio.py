@@ -420,7 +420,7 @@ async def test_each_request_whose_reply_is_lost_counts_once(behind, key):
 @in_loop
 async def test_a_write_without_an_answer_is_unsure(behind, key):
     daemon, relay = behind
-    async with aio_connect(relay, timeout=0.5) as shop, aio_connect(daemon) as other:
+    async with aio_connect(relay, timeout=2) as shop, aio_connect(daemon) as other:
         lease = await shop.lease(key, ttl=60).acquire()
         relay.hold("down")
         with pytest.raises(stockade.Unsure) as caught:

@@ -668,7 +668,7 @@ def test_a_slow_login_takes_its_time_from_the_call(server):
 
 def test_busy_after_a_lost_reply_leaves_the_write_unsure(server):
     scripted(server, [(0, "*2\r\n:1\r\n:60000"), (0, None), *[(0, "-BUSY stopping")] * 999])
-    with reach(server, timeout=0.5) as shop:
+    with reach(server, timeout=2) as shop:
         lease = shop.lease("k", renew=False).acquire()
         with pytest.raises(stockade.Unsure) as caught:
             lease.set(1)
@@ -751,7 +751,7 @@ def test_an_id_of_the_programs_own_counts_once_under_another_lease(shop, key):
 
 def test_a_write_without_an_answer_is_unsure(behind, key):
     shop, relay, daemon = behind
-    quick = connect(relay, timeout=0.5)
+    quick = connect(relay, timeout=2)
     lease = quick.lease(key, ttl=60).acquire()
     for direction, applied in (("down", True), ("up", None)):
         relay.hold(direction)
@@ -767,7 +767,7 @@ def test_a_write_without_an_answer_is_unsure(behind, key):
 
 def test_a_write_under_a_resource_of_any_name_can_be_asked_for(behind):
     shop, relay, daemon = behind
-    quick = connect(relay, timeout=0.5)
+    quick = connect(relay, timeout=2)
     with quick.lease("ID", ttl=60) as lease:
         quick.sql("CREATE TABLE t(x)")
         relay.hold("down")

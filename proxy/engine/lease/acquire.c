@@ -18,7 +18,7 @@
  *   floor (P2), at most ROUNDS_MAX times.
  * - A repeat with the id of a lease that still runs renews it instead of asking for one (P6).
  * - A lease that is over by the time it is recorded is given back. It is tried for again while
- * there is time to wait; else the answer is null. Its id is free again, as nobody was told.
+ *   there is time to wait; else the answer is null. Its id is free again, as nobody was told.
  * - A client that goes away: what waits leaves the line, what is on its way is given back (P8).
  * - Where the store is the only memory of leases (local:), the head of the line needs no question
  *   when the lease is released here: it inherits it, in the transaction that retires the old token.
