@@ -4,9 +4,12 @@
  *
  * At a tls: address a tunnel ends TLS, and libmicrohttpd gets the plaintext (tunnel.h).
  *
- *   head is there ──▶ who asks? (doors.c) ──▶ a file, /health, /metrics: answered at once
- *                                        ├──▶ a stream (live.c)
- *                                        └──▶ an exchange, which may have to wait (api.c)
+ *   all is there ──▶ who asks? (doors.c) ──▶ a file, /health, /metrics: answered at once
+ *                                       ├──▶ a stream (live.c)
+ *                                       └──▶ an exchange, which may have to wait (api.c)
+ *
+ * Refusals wait for the body, too: libmicrohttpd closes a connection that is answered before, and
+ * what is still on its way then may cost the client the answer.
  *
  * How it fails: bad requests are answered or cut off by libmicrohttpd within the limits below. What
  * goes wrong here never reaches clients of the RESP side. */
@@ -45,6 +48,11 @@ enum {
     GUESTS_MAX = TUNNELLED_MAX + 1,
 };
 
+enum {
+    BODY_MAX = 8192,            /* bytes */
+    BODY_IGNORED_MAX = 1 << 20, /* a longer one is cut off, instead of refused */
+};
+
 enum { TRIALS_MAX = 16, LOGINS_KNOWN = 64, LOGIN_KNOWN_MS = 15 * 60 * 1000 };
 
 #define OPENMETRICS "application/openmetrics-text"
@@ -72,6 +80,13 @@ struct admin {
     int open_handles;
     bool exposed;
     char text[ADDRESS_TEXT_MAX];
+};
+
+/* A request that has begun to arrive. */
+struct incoming {
+    struct buf body;
+    size_t body_len;           /* of what has come, kept or not */
+    struct exchange *exchange; /* NULL: none is needed, or not yet */
 };
 
 /* What is served to everybody: it tells no names, and changes nothing. */
@@ -421,15 +436,20 @@ static enum MHD_Result serve_stream(struct admin *admin, struct MHD_Connection *
 }
 
 static enum MHD_Result begin_call(struct admin *admin, struct MHD_Connection *connection,
-                                  enum api_call call, const struct asker *asker, void **state)
+                                  enum api_call call, const struct asker *asker,
+                                  struct incoming *incoming)
 {
     const struct sockaddr_storage *peer = peer_of(connection);
     char text[ADDRESS_TEXT_MAX] = "";
 
+    if (incoming->body_len > BODY_MAX)
+        return http_refuse(connection, MHD_HTTP_CONTENT_TOO_LARGE, true, NULL,
+                           "the body has at most 8192 bytes");
     if (peer != NULL)
         address_text(peer, text);
-    *state = api_begin(admin->api, connection, call, text, asker->reader, asker->name);
-    return MHD_YES;
+    incoming->exchange = api_begin(admin->api, connection, call, buf_bytes(&incoming->body), text,
+                                   asker->reader, asker->name);
+    return api_go_on(incoming->exchange);
 }
 
 /* Return whether the connections that are left are kept for /health, /ready and /metrics. */
@@ -443,7 +463,7 @@ static bool is_crowded(struct admin *admin)
 }
 
 static enum MHD_Result serve_route(struct admin *admin, struct MHD_Connection *connection,
-                                   size_t at, const struct asker *asker, void **state)
+                                   size_t at, const struct asker *asker, struct incoming *incoming)
 {
     if (is_crowded(admin))
         return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, true, NULL,
@@ -451,13 +471,13 @@ static enum MHD_Result serve_route(struct admin *admin, struct MHD_Connection *c
     switch (routes[at].route) {
     case ROUTE_STATE: return serve_state(admin, connection, asker);
     case ROUTE_STREAM: return serve_stream(admin, connection, asker);
-    default: return begin_call(admin, connection, routes[at].call, asker, state);
+    default: return begin_call(admin, connection, routes[at].call, asker, incoming);
     }
 }
 
-/* Answer a request whose head is there, or begin to. */
+/* Answer a request, or begin to. */
 static enum MHD_Result begin(struct admin *admin, struct MHD_Connection *connection,
-                             const char *url, const char *method, void **state)
+                             const char *url, const char *method, struct incoming *incoming)
 {
     const struct plain *plain = plain_at(connection, url);
     const char *allow = "GET, HEAD";
@@ -492,7 +512,7 @@ static enum MHD_Result begin(struct admin *admin, struct MHD_Connection *connect
         return http_refuse(connection, status_of(door), is_route, NULL, doors_reason(door));
     if (is_file)
         return http_reply(connection, MHD_HTTP_OK, file.type, file.body);
-    return serve_route(admin, connection, at, &asker, state);
+    return serve_route(admin, connection, at, &asker, incoming);
 }
 
 static struct arrival *arrival_of(struct MHD_Connection *connection)
@@ -500,24 +520,50 @@ static struct arrival *arrival_of(struct MHD_Connection *connection)
     return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
+static enum MHD_Result take_body(struct incoming *incoming, const char *piece, size_t *len)
+{
+    incoming->body_len += *len;
+    if (incoming->body_len > BODY_IGNORED_MAX)
+        return MHD_NO;
+    if (incoming->body_len <= BODY_MAX)
+        buf_append(&incoming->body, piece, *len);
+    *len = 0;
+    return MHD_YES;
+}
+
+/* Called when the head is there, for each piece of the body, when all is there, and once more after
+ * each time that the connection was suspended. */
 static enum MHD_Result serve(void *context, struct MHD_Connection *connection, const char *url,
                              const char *method, const char *version, const char *upload,
                              size_t *upload_size, void **state)
 {
+    struct incoming *incoming = *state;
+
     (void)version;
-    if (*state == NULL ? strcmp(method, "POST") != 0 : *upload_size == 0)
-        overdue_arrived(arrival_of(connection));
-    if (*state == NULL)
-        return begin(context, connection, url, method, state);
-    return api_go_on(*state, upload, upload_size);
+    if (incoming == NULL) {
+        *state = mem_zalloc(sizeof *incoming);
+        return MHD_YES;
+    }
+    if (*upload_size > 0)
+        return take_body(incoming, upload, upload_size);
+    overdue_arrived(arrival_of(connection));
+    if (incoming->exchange != NULL)
+        return api_go_on(incoming->exchange);
+    return begin(context, connection, url, method, incoming);
 }
 
 static void on_completed(void *context, struct MHD_Connection *connection, void **state,
                          enum MHD_RequestTerminationCode code)
 {
+    struct incoming *incoming = *state;
+
     (void)context, (void)code;
-    if (*state != NULL)
-        api_forget(*state);
+    if (incoming != NULL) {
+        if (incoming->exchange != NULL)
+            api_forget(incoming->exchange);
+        buf_free(&incoming->body);
+        free(incoming);
+    }
     *state = NULL;
     overdue_await(arrival_of(connection));
 }

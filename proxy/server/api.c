@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An exchange:
- *
- *   begun ──body──▶ READING ──all there──▶ WORKING ──▶ ANSWERED ──▶ reply queued
- *                      └── wrong ──────────────────────────▲
- *
- * While it is WORKING its connection is suspended, so the client can neither hurry it nor go away:
- * what it works on stays where it is. */
+/* While an exchange works on its answer its connection is suspended, so the client can neither
+ * hurry it nor go away: what it works on stays where it is. */
 #include "proxy/server/api.h"
 
 #include <json-c/json.h>
@@ -24,20 +19,17 @@
 
 enum { COUNT_DEFAULT = 50, REASON_MAX = 200, FROM_MAX = 1000000000 };
 
-enum stage { READING, WORKING, ANSWERED };
-
 struct exchange {
     struct list link; /* api->exchanges */
     struct api *api;
     struct MHD_Connection *connection;
     enum api_call call;
-    enum stage stage;
-    bool suspended;
+    bool answered, suspended;
     char peer[ADDRESS_TEXT_MAX];
     struct reader reader; /* its acl is kept */
     char user[ACL_USER_MAX + 1];
-    struct buf body, name, reason;
-    size_t body_len; /* of what has come, kept or not */
+    struct bytes body; /* the caller's */
+    struct buf name, reason;
     unsigned status; /* of the answer */
     const char *refusal;
     struct buf json;
@@ -62,7 +54,7 @@ struct api {
 static void answered(struct exchange *exchange, unsigned status)
 {
     exchange->status = status;
-    exchange->stage = ANSWERED;
+    exchange->answered = true;
     if (exchange->suspended) {
         exchange->suspended = false;
         http_resume(exchange->connection, &exchange->api->waker);
@@ -165,7 +157,7 @@ static void ask_leases(struct exchange *exchange)
         return;
     } else if (!lists_ask(api->lists, &exchange->window)) {
         refuse_error(exchange, STK_BUSY);
-    } else if (exchange->stage == WORKING && !uv_is_active((uv_handle_t *)&api->timer)) {
+    } else if (!exchange->answered && !uv_is_active((uv_handle_t *)&api->timer)) {
         uv_timer_start(&api->timer, on_timer, LISTS_REST_MS, LISTS_REST_MS);
     }
 }
@@ -319,41 +311,29 @@ static void (*const calls[])(struct exchange *exchange) = {
 };
 
 struct exchange *api_begin(struct api *api, struct MHD_Connection *connection, enum api_call call,
-                           const char *peer, struct reader reader, const char *user)
+                           struct bytes body, const char *peer, struct reader reader,
+                           const char *user)
 {
     struct exchange *exchange = mem_zalloc(sizeof *exchange);
 
     exchange->api = api;
     exchange->connection = connection;
     exchange->call = call;
+    exchange->body = body;
     exchange->reader = (struct reader){acl_keep(reader.acl), reader.rights};
     text_print(exchange->user, sizeof exchange->user, "%s", user);
     text_print(exchange->peer, sizeof exchange->peer, "%s", peer);
     list_append(&api->exchanges, &exchange->link);
+    if (engine_is_draining(api->engine))
+        refuse(exchange, MHD_HTTP_SERVICE_UNAVAILABLE, "the daemon is stopping");
+    else
+        calls[call](exchange);
     return exchange;
 }
 
-enum MHD_Result api_go_on(struct exchange *exchange, const char *body, size_t *body_len)
+enum MHD_Result api_go_on(struct exchange *exchange)
 {
-    if (exchange->stage == READING && *body_len > 0) {
-        exchange->body_len += *body_len;
-        if (exchange->body_len > API_BODY_IGNORED_MAX)
-            return MHD_NO;
-        if (exchange->body_len <= API_BODY_MAX)
-            buf_append(&exchange->body, body, *body_len);
-        *body_len = 0;
-        return MHD_YES;
-    }
-    if (exchange->stage == READING) {
-        exchange->stage = WORKING;
-        if (engine_is_draining(exchange->api->engine))
-            refuse(exchange, MHD_HTTP_SERVICE_UNAVAILABLE, "the daemon is stopping");
-        else if (exchange->body_len > API_BODY_MAX)
-            refuse(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "the body has at most 8192 bytes");
-        else
-            calls[exchange->call](exchange);
-    }
-    if (exchange->stage == ANSWERED)
+    if (exchange->answered)
         return send_answer(exchange);
     exchange->suspended = true;
     MHD_suspend_connection(exchange->connection);
@@ -362,10 +342,9 @@ enum MHD_Result api_go_on(struct exchange *exchange, const char *body, size_t *b
 
 void api_forget(struct exchange *exchange)
 {
-    check(exchange->stage != WORKING);
+    check(exchange->answered);
     list_remove(&exchange->link);
     acl_drop(exchange->reader.acl);
-    buf_free(&exchange->body);
     buf_free(&exchange->name);
     buf_free(&exchange->reason);
     buf_free(&exchange->json);
@@ -390,7 +369,7 @@ void api_end(struct api *api)
 {
     for (struct list *link = api->exchanges.next; link != &api->exchanges; link = link->next) {
         struct exchange *exchange = list_entry(link, struct exchange, link);
-        if (exchange->stage != WORKING)
+        if (exchange->answered)
             continue;
         check(exchange->call == API_LEASES); /* the others count as the engine's work */
         lists_cancel(&exchange->window);

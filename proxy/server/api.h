@@ -13,9 +13,6 @@
 #include "proxy/engine/show/show.h"
 #include "proxy/server/http.h"
 
-#define API_BODY_MAX         8192      /* bytes of a POST */
-#define API_BODY_IGNORED_MAX (1 << 20) /* a longer one is cut off, instead of refused */
-
 struct api;
 struct exchange; /* one request and its answer */
 
@@ -23,11 +20,12 @@ enum api_call { API_LEASES, API_RESOURCE, API_REFUSALS, API_REVOKE };
 
 /* Loop and engine are borrowed. `show_values`: those of keys, too. */
 struct api *api_new(uv_loop_t *loop, struct engine *engine, bool show_values, struct waker waker);
-/* A request's head is there: begin. `peer` is copied, for the log. */
+/* Begin. `body` is borrowed until api_forget(); `peer`, for the log, and `user` are copied. */
 struct exchange *api_begin(struct api *api, struct MHD_Connection *connection, enum api_call call,
-                           const char *peer, struct reader reader, const char *user);
-/* Go on: bytes of the body have come, or (none) all of them are there, or the answer is. */
-enum MHD_Result api_go_on(struct exchange *exchange, const char *body, size_t *body_len);
+                           struct bytes body, const char *peer, struct reader reader,
+                           const char *user);
+/* Queue the answer, or suspend the connection until it is there. */
+enum MHD_Result api_go_on(struct exchange *exchange);
 /* The request is over, however it ended. */
 void api_forget(struct exchange *exchange);
 /* Wake what is suspended, before the HTTP server stops: the engine must be idle. */

@@ -7,8 +7,9 @@
  *                          ENDING_MS are over. (To close at once would overtake the reply.)
  *
  * A client that says no more (by TLS, or by closing its connection) is told to the server as the
- * end of its input, and gets what the server still has to say. One that reads nothing is dropped
- * here: the server's own limit would go unnoticed behind the write that waits. */
+ * end of its input, and gets what the server still has to say. So does one that goes on after the
+ * server has closed. One that reads nothing is dropped here: the server's own limit would go
+ * unnoticed behind the write that waits. */
 #include "proxy/server/tunnel.h"
 
 #include <errno.h>
@@ -118,6 +119,13 @@ static void drop(struct tunnel *tunnel)
 
 static void move_on(struct tunnel *tunnel);
 
+/* The server has closed its end: what it said before is still to be read. */
+static void write_failed(struct tunnel *tunnel, const struct side *side)
+{
+    if (side == &tunnel->outside)
+        drop(tunnel);
+}
+
 static void on_written(uv_write_t *write, int status)
 {
     struct side *side = write->data;
@@ -126,7 +134,7 @@ static void on_written(uv_write_t *write, int status)
     side->writing = false;
     buf_free(&side->held);
     if (status < 0)
-        drop(tunnel);
+        write_failed(tunnel, side);
     if (!tunnel->dropped)
         move_on(tunnel);
 }
@@ -141,7 +149,7 @@ static void put(struct tunnel *tunnel, struct side *side, struct buf *from)
     check(!side->writing);
     int sent = uv_try_write(&side->socket.stream, &piece, 1);
     if (sent < 0 && sent != UV_EAGAIN) {
-        drop(tunnel);
+        write_failed(tunnel, side);
     } else if (sent < (int)from->len) {
         buf_consume(from, sent < 0 ? 0 : (size_t)sent);
         side->held = *from;
@@ -288,7 +296,7 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
     bool is_inside = stream == &tunnel->inside.socket.stream;
     struct bytes bytes = {buffer->base, len > 0 ? (size_t)len : 0};
 
-    if (len == UV_EOF) {
+    if (len == UV_EOF || (len < 0 && is_inside)) {
         end_side(tunnel, is_inside ? &tunnel->inside : &tunnel->outside);
     } else if (len < 0) {
         drop(tunnel);

@@ -18,7 +18,6 @@ import sqlite3
 import struct
 import subprocess
 import threading
-import time
 
 import pytest
 

@@ -379,6 +379,26 @@ def test_a_body_that_says_something_else_is_refused(local, body, kind, status):
     assert answer.status == status and answer.json["error"]
 
 
+@pytest.mark.parametrize("path, origin, status", [
+    ("/api/revoke", "https://evil.example", 403),
+    ("/api/revoke", None, 400),
+    ("/api/state", None, 405),
+    ("/none", None, 404)])
+def test_whoever_is_refused_sends_all_and_goes_on(local, path, origin, status):
+    """To answer and close while the body is on its way would lose the answer, now and then."""
+    connection = http.client.HTTPConnection(*local.admin, timeout=patience(10))
+    headers = {**JSON, **({"Origin": origin} if origin else {})}
+    with contextlib.closing(connection):
+        connection.connect()
+        connection.auto_open = 0
+        for _ in range(2):
+            connection.request("POST", path, b"[]", headers)
+            answer = Answer(connection.getresponse())
+            assert answer.status == status and answer.headers["Connection"] != "close"
+        connection.request("GET", "/health")
+        assert Answer(connection.getresponse()).status == 200
+
+
 def test_a_body_that_is_too_large_is_refused_or_cut_off(local):
     answer = ask(local, "/api/revoke", "POST", b" " * 8192, headers=JSON)
     assert answer.status == 400, "it is read"

@@ -414,6 +414,8 @@ def test_the_page_by_tls_revokes_and_no_other_sites_page_does(watched, certs, ke
     client, own = watched.client(), "https://{}:{}".format(*watched.admin)
     body = json.dumps({"resource": key, "token": client.token(key), "reason": "test"})
     with page(watched, certs) as connection:
+        connection.connect()
+        connection.auto_open = 0
         for origin, status in ((own.replace("https", "http"), 403), ("https://evil.example", 403),
                                (own, 200)):
             assert ask(connection, "/api/revoke", "POST", body, Origin=origin,
@@ -450,6 +452,17 @@ def test_a_page_that_has_no_more_to_ask_is_answered(watched, certs):
         assert sock.recv(1000).startswith(b"HTTP/1.1 200")
 
 
+def test_a_page_that_goes_on_after_it_was_cut_off_learns_why(watched, certs):
+    for _ in range(20):
+        with socket.create_connection(watched.admin, timeout=patience(10)) as low, \
+                certs.client().wrap_socket(low, server_hostname="127.0.0.1") as sock:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.sendall(b"no HTTP\r\n\r\n")
+            for _ in range(30):
+                sock.sendall(b"x")
+            assert sock.recv(1000).startswith(b"HTTP/1.1 400")
+
+
 def test_a_page_that_reads_slowly_gets_all_of_it(watched, certs):
     low = socket.socket()
     low.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -467,14 +480,14 @@ def test_a_page_that_reads_slowly_gets_all_of_it(watched, certs):
 @pytest.mark.slow  # the daemon waits half a minute
 def test_a_page_by_tls_that_stops_reading_is_dropped(watched, certs):
     watched.client().pipeline([("ACQUIRE", b"\1" * 500 + b"%d" % i, 600000) for i in range(200)])
-    had = open_files(watched)
+    had = watched.open_files()
     deaf = socket.socket()
     deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
     deaf.connect(watched.admin)
     with certs.client().wrap_socket(deaf, server_hostname="127.0.0.1") as sock:
         sock.sendall(b"GET /api/leases?count=200 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 12)
-        wait_until(lambda: open_files(watched) == had + 3, "it is served")
-        wait_until(lambda: open_files(watched) == had, "it is dropped", 40)
+        wait_until(lambda: watched.open_files() == had + 3, "it is served")
+        wait_until(lambda: watched.open_files() == had, "it is dropped", 40)
 
 
 # New certificates.

@@ -2,7 +2,6 @@
 """Plays the service manager, systemd: it hears what a daemon says of itself (sd_notify), and hands
 sockets over (sd_listen_fds)."""
 
-import os
 import select
 import socket
 import sys
