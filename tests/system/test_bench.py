@@ -125,6 +125,7 @@ def test_a_goal_that_is_not_reached_is_called_missed():
     assert "0.90  1 MISSED" in missed and "p99, ms: 3.00, at most 2: MISSED" in missed
     reached = report.text(case, {"ours": fast, "theirs": slow})
     assert "1.11  1 ok" in reached and "at most 2: ok" in reached
+    assert "1 unknown" in report.text(case, {"ours": fast, "theirs": {"rate": 0, "p99": 1}})
 
 
 @pytest.mark.slow
