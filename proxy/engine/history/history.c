@@ -276,6 +276,13 @@ void history_renewed(struct history_grant *grant, int64_t until_clock_ms)
         grant->until_clock_ms = until_clock_ms;
 }
 
+enum history_end history_taken(const struct history *history, const struct history_grant *grant)
+{
+    bool is_over =
+        grant != NULL && clock_now_ms(history->clock) >= grant->until_clock_ms - CLOCKS_APART_MS;
+    return is_over ? HISTORY_EXPIRED : HISTORY_TAKEN;
+}
+
 void history_ended(struct history *history, struct history_grant *grant, enum history_end end,
                    struct bytes reason)
 {
@@ -283,11 +290,9 @@ void history_ended(struct history *history, struct history_grant *grant, enum hi
         return;
     int64_t now_ms = clock_now_ms(history->clock);
     int64_t until_ms = grant->until_clock_ms;
-    bool by_time = (end == HISTORY_EXPIRED && now_ms >= until_ms) ||
-                   (end == HISTORY_TAKEN && now_ms >= until_ms - CLOCKS_APART_MS);
 
-    grant->end = by_time ? HISTORY_EXPIRED : end;
-    grant->ended_clock_ms = by_time && until_ms < now_ms ? until_ms : now_ms;
+    grant->end = end;
+    grant->ended_clock_ms = end == HISTORY_EXPIRED && until_ms < now_ms ? until_ms : now_ms;
     grant->ended_ms = wall_ms(history) - (now_ms - grant->ended_clock_ms);
     if (grant->reference != NULL)
         *grant->reference = NULL;

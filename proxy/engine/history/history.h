@@ -78,8 +78,10 @@ void history_granted(struct history *history, struct bytes resource, int64_t tok
                      struct history_grant **reference);
 /* It was renewed. NULL, here and below: the grant has made room already, and nothing happens. */
 void history_renewed(struct history_grant *grant, int64_t until_clock_ms);
-/* Note how it ended; call it once. An expiry is noted as of when the lease's time was over, and
- * HISTORY_TAKEN after that is an expiry. `reason` is empty where nobody gave one. */
+/* What HISTORY_TAKEN would be now: an expiry, once the lease's time is over. */
+enum history_end history_taken(const struct history *history, const struct history_grant *grant);
+/* Note how it ended; call it once. An expiry is noted as of when the lease's time was over.
+ * `reason` is empty where nobody gave one. */
 void history_ended(struct history *history, struct history_grant *grant, enum history_end end,
                    struct bytes reason);
 /* Note a grant that was given back, as nobody could be told of it. */

@@ -177,13 +177,14 @@ static void end(struct held *held, bool revoked, const struct release *release, 
 /* Its time is over, or, before that, the service gave it to another. */
 static void expire(struct held *held, bool taken)
 {
-    enum history_end how = taken ? HISTORY_TAKEN : HISTORY_EXPIRED;
+    struct history *history = engine_of(held)->history;
+    enum history_end how = taken ? history_taken(history, held->entry) : HISTORY_EXPIRED;
 
     audit_end(engine_of(held), held, NULL, how);
-    history_ended(engine_of(held)->history, held->entry, how, BYTES_LITERAL(""));
+    history_ended(history, held->entry, how, BYTES_LITERAL(""));
     engine_of(held)->counters.leases_expired++;
     publish(held, EVENT_EXPIRED, BYTES_LITERAL(""));
-    tell_holder(held, taken ? "taken" : "expired");
+    tell_holder(held, how == HISTORY_TAKEN ? "taken" : "expired");
     drop(held);
 }
 

@@ -426,9 +426,10 @@ HISTORY_TEST(as_json_it_has_the_fields_of_the_commands)
 
     granted(fixture, bytes_of("k"), 1, &minded);
     history_wrote(minded, 2);
+    assert_int_equal(history_taken(fixture->history, minded), HISTORY_TAKEN);
     fixture->now_ms = 1500;
-    history_ended(fixture->history, minded, HISTORY_TAKEN,
-                  bytes_of("")); /* but its time was over before */
+    assert_int_equal(history_taken(fixture->history, minded), HISTORY_EXPIRED);
+    history_ended(fixture->history, minded, HISTORY_EXPIRED, bytes_of(""));
     history_grant_json(&json, history_grants(fixture->history, bytes_of("k")));
     buf_append_text(&json, "");
     assert_string_equal(
