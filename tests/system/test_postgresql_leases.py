@@ -236,12 +236,13 @@ def test_a_daemon_that_stands_still_holds_others_up_for_3_s(rig, database, uri,
     other = daemon.client()
     other.token("other")
     with stopped(rig, database, how) as token:
-        with within(patience(3.5)):
+        with Stopwatch() as watch:
             assert other("FENCED", token, "SET", "r", "2", timeout=patience(15)) == "OK"
+        assert watch.seconds < patience(3.5)
         assert daemon.metric("store_lock_waits_total") == 1
     ended = f"@{database.name} FATAL:  terminating connection due to idle-in-transaction timeout"
-    if how != "a reply is unread" and ended in database.server.log():
-        return  # on a machine with other work PostgreSQL was quicker
+    if float(watch.seconds) < 2.5 and ended in database.server.log():
+        return  # the row was locked long before: PostgreSQL was quicker
     assert daemon.metric("store_backends_ended_total") == 1
     assert "a daemon stands still in mid-batch, and holds up others; ended" in daemon.log()
 
