@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A lease provider, as its callers see it: a service that knows whether a resource is free right
- * now, and mints tokens. There are Redis, a quorum of Redises, ZooKeeper, and the store's own
- * `local:`.
+ * now, and mints tokens. There are Redis, a Redis Cluster, a quorum of Redises, ZooKeeper, and the
+ * store's own `local:`.
  *
  * A provider decides about time, never about safety. A grant counts only once the store has
  * admitted its token. What a provider loses or gets wrong costs waiting, never data.
