@@ -364,6 +364,8 @@ def test_p2_no_token_from_before_a_restore_fits(rig, ops, database, uri, running
     for _ in range(2):
         if lost:
             database.sql("DROP SCHEMA stockade CASCADE")
+        if lost and running:
+            assert isinstance(client.ask("GET", "live"), ReplyError)
         said = ops.do("restore", ops.copy, store=uri)
         assert "leases ended: 3;" in said
         floor = floor_said(said)
