@@ -29,7 +29,7 @@ enum {
     BYTES_MAX = 96 << 20, /* of all lists together, beyond which one that is not in use goes */
     UNUSED_MS = 10000,
     ROWS_FRESH_ONE_MS =
-        50 /* a list of so many leases is used again for 1 ms, a longer one longer */
+        30 /* a list of so many leases is used again for 1 ms, a longer one longer */
 };
 
 /* One lease, as it was when it was copied. */
