@@ -137,6 +137,42 @@ def test_leases_are_sorted_filtered_and_cut_into_windows(rig):
         assert answer.status == 400 and answer.json["error"]
 
 
+COLUMNS = {
+    "resource": lambda lease: lease["resource"],
+    "owner": lambda lease: lease["owner"],
+    "client": lambda lease: lease["client"],
+    "token": lambda lease: lease["token"],
+    "left": lambda lease: lease["left_ms"],
+    "granted": lambda lease: lease["granted_ms"],
+    "waiters": lambda lease: -lease["waiters"],
+    "wait": lambda lease: -(lease["longest_wait_ms"] or 0),
+}
+
+
+def test_leases_are_sorted_by_each_column_either_way(rig):
+    daemon = rig.daemon()
+    clients = [daemon.client(name=f"till-{i}") for i in (2, 1, 0, 3)]
+    for resource, owner, client, grants, ttl_ms, waiters in (
+            ("b", "o2", 0, 1, 80000, 0), ("d", "o3", 1, 4, 90000, 2),
+            ("a", "o0", 2, 2, 70000, 3), ("c", "o1", 3, 3, 60000, 1)):
+        for _ in range(grants - 1):
+            clients[client]("RELEASE", resource, clients[client].token(resource))
+        clients[client].token(resource, ttl_ms, "OWNER", owner)
+        for count in range(waiters):
+            clients.append(daemon.client())
+            clients[-1].send("ACQUIRE", resource, 60000, "WAIT", 60000)
+            wait_until(lambda: get(daemon, "/api/resource", name=resource)["waiters_total"] > count,
+                       "it waits")
+    orders = set()
+    for column, key in COLUMNS.items():
+        for down in (False, True):
+            leases = get(daemon, "/api/leases", sort="-" * down + column)["leases"]
+            keys = [key(lease) for lease in leases]
+            assert keys == sorted(keys, reverse=down), (column, leases)
+            orders.add("".join(lease["resource"] for lease in leases))
+    assert len(orders) == 2 * len(COLUMNS), "each in another order, or one could stand for another"
+
+
 def test_who_waits_no_more_is_not_shown_as_waiting(rig):
     daemon = rig.daemon()
     daemon.client().token("r")
