@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness.limits import patience
-from harness.resp import Client, ReplyError, encode, mapped
+from harness.resp import Client, Push, ReplyError, encode, mapped
 from harness.rig import refusal
 from harness.users import ROOT, change, login, with_users
 
@@ -188,6 +188,20 @@ def test_dry_runs_say_what_would_be(acl):
             assert (said == "OK") == allowed(command, user), (user, command, said)
 
 
+def test_what_acl_is_asked_wrongly_it_says(acl):
+    root = connect(acl, "root")
+    root.refused("ERR", "ACL", "DRYRUN", "nobody", "GET", "k", text="User 'nobody' not found")
+    root.refused("ERR", "ACL", "DRYRUN", "root", "NOSUCH", text="Command 'NOSUCH' not found")
+    root.refused("ERR", "ACL", "DRYRUN", "root", "GET", text="wrong number of arguments")
+    root.refused("ERR", "ACL", "CAT", "nosuch", text="Unknown category 'nosuch'")
+    root.refused("ERR", "ACL", "CAT", "read", "write", text="wrong number of arguments")
+    root.refused("ERR", "ACL", "LOG", "1", "2", text="wrong number of arguments")
+    root.refused("ERR", "ACL", "LOG", "-1", text="count")
+    assert {b"read", b"write", b"lease", b"admin"} <= set(root("ACL", "CAT"))
+    assert b"get" in root("ACL", "CAT", "READ") and b"set" not in root("ACL", "CAT", "READ")
+    assert root("ACL", "LOG", 0) == []
+
+
 DATA = [command for command, needs in ORACLE.items() if needs in (READ, WRITE) and
         command.split()[0] not in ("FENCED", "FENCEDALL", "LEASE", "WAITERS", "HISTORY", "RECEIPT")]
 
@@ -293,6 +307,25 @@ def test_events_tell_only_names_that_may_be_read(rig):
     root("RELEASE", "k1", root.token("k1"))
     event = ear.read()
     assert b'"resource":"k1"' in event[2]
+
+
+def test_who_becomes_another_user_hears_what_that_one_may(rig):
+    daemon = with_users(rig, ROOT, "user ear on >pw &mine &m* +@events +@connection",
+                        "user deaf on >pw +@connection")
+    root, client = login(daemon, "root"), login(daemon, "root")
+    assert client("HELLO", 3)
+    for kind, name in (("subscribe", "mine"), ("subscribe", "theirs"), ("psubscribe", "m*"),
+                       ("psubscribe", "t*")):
+        assert client(kind, name)[:2] == [kind.encode(), name.encode()]
+    told = client.pipeline([("AUTH", "ear", "pw")]) + [client.read(), client.read()]
+    assert [each for each in told if not isinstance(each, Push)] == ["OK"]
+    assert sorted(each for each in told if isinstance(each, Push)) == [
+        [b"punsubscribe", b"t*", 2], [b"unsubscribe", b"theirs", 3]]
+    assert root("PUBLISH", "theirs", "x") == 0 and root("PUBLISH", "mine", "m") == 2
+    assert {client.read()[0], client.read()[0]} == {b"message", b"pmessage"}
+    told = client.pipeline([("AUTH", "deaf", "pw")]) + [client.read(), client.read()]
+    assert "OK" in told and root("PUBLISH", "mine", "m") == 0
+    assert client("PING") == "PONG"
 
 
 def test_sql_reads_own_views_only_with_all_names(rig):

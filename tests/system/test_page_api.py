@@ -173,6 +173,21 @@ def test_leases_are_sorted_by_each_column_either_way(rig):
     assert len(orders) == 2 * len(COLUMNS), "each in another order, or one could stand for another"
 
 
+def test_many_leases_are_in_order_over_all_windows(rig):
+    """They are sorted in parts, which a window merges as far as it goes."""
+    daemon = rig.daemon()
+    count = 4000
+    daemon.client().pipeline([("ACQUIRE", f"order:{i * 2654435761 % 2**32}", 600000)
+                              for i in range(count)])
+    for sort, down in (("resource", False), ("-resource", True), ("owner", False)):
+        names = []
+        while len(names) < count:
+            window = get(daemon, "/api/leases", sort=sort, count=200, **{"from": len(names)})
+            assert (window["total"], window["matched"], window["cut"]) == (count, count, False)
+            names += [lease[sort.strip("-")] for lease in window["leases"]]
+        assert names == sorted(names, reverse=down) and len(set(names)) == count
+
+
 def test_who_waits_no_more_is_not_shown_as_waiting(rig):
     daemon = rig.daemon()
     daemon.client().token("r")

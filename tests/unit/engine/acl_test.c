@@ -152,6 +152,40 @@ TEST(users_shown_are_the_users_read)
     acl_drop(second);
 }
 
+/* The password goes in all of them, because its hash would be shown. */
+TEST(words_without_a_value_do_what_redis_says)
+{
+    static const char had[] = "user a on >pw ~k &c +get ";
+    static const struct {
+        const char *words, *shown;
+    } rows[] = {
+        {"resetpass off", "user a off ~k &c -@all +get"},
+        {"nopass", "user a on nopass ~k &c -@all +get"},
+        {"nopass resetpass", "user a on ~k &c -@all +get"},
+        {"resetpass resetkeys allkeys", "user a on ~* &c -@all +get"},
+        {"resetpass resetkeys", "user a on &c -@all +get"},
+        {"resetpass resetchannels allchannels", "user a on ~k &* -@all +get"},
+        {"resetpass resetchannels", "user a on ~k resetchannels -@all +get"},
+        {"resetpass allcommands", "user a on ~k &c +@all"},
+        {"resetpass allcommands nocommands", "user a on ~k &c -@all"},
+        {"nopass reset", "user a off resetchannels -@all"},
+        {"reset on", "user a on resetchannels -@all"},
+        {"RESETPASS ResetKeys AllKeys clearselectors", "user a on ~* &c -@all +get"},
+    };
+    char text[128];
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct buf shown = {0};
+        snprintf(text, sizeof text, "%s%s\n", had, rows[i].words);
+        struct acl *acl = parse(text);
+        acl_show_user(acl_at(acl, 0), &shown);
+        buf_append(&shown, "", 1);
+        assert_string_equal(shown.data, rows[i].shown);
+        buf_free(&shown);
+        acl_drop(acl);
+    }
+}
+
 TEST(a_password_is_right_or_wrong)
 {
     struct acl *acl = parse("user a on >one >two <one\nuser b on nopass\nuser c on\n"
