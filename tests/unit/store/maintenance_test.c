@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backup, restore and audit while the disk fails at each call that they make, and while their
+/* Backup, restore, audit and move while the disk fails at each call that they make, and while their
  * caller gives up, and a move that its old store refuses: they say so, and what was there stays as
- * it was. (With daemons at work: tests/system.) */
+ * it was. Of a move there may be half, and the same call does the rest. (With daemons at work:
+ * tests/system.) */
 #include <dirent.h>
 #include <unistd.h>
 
+#include "fence/base/uri.h"
 #include "store/maintenance.h"
+#include "store/transfer.h"
 #include "tests/unit/store/rig.h"
 
 enum { VALUES = 4, VALUE_BYTES = 3000, CALLS_MAX = 20000 };
@@ -262,6 +265,107 @@ SQLITE_TEST(a_move_that_cannot_close_the_old_store_leaves_both_open)
     rig_sql(rig, "DROP TRIGGER no");
     assert_true(store_move(&call, why, sizeof why));
     assert_int_equal(call.leases, VALUES);
+    sqlite3_free(from);
+    sqlite3_free(to);
+}
+
+/* What a file holds, to be put back. */
+struct image {
+    char *bytes;
+    size_t len;
+};
+
+static struct image image_of(const char *path)
+{
+    struct image image = {.bytes = malloc(1 << 20)};
+    FILE *file = fopen(path, "rb");
+
+    assert_true(image.bytes != NULL && file != NULL);
+    image.len = fread(image.bytes, 1, 1 << 20, file);
+    assert_true(feof(file) != 0);
+    fclose(file);
+    return image;
+}
+
+static void forget(const char *path)
+{
+    static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
+    char name[160];
+
+    for (size_t i = 0; i < COUNT(suffixes); i++) {
+        snprintf(name, sizeof name, "%s%s", path, suffixes[i]);
+        (void)unlink(name);
+    }
+}
+
+static void put_back(const struct image *image, const char *path)
+{
+    forget(path);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(image->bytes, 1, image->len, file), image->len);
+    fclose(file);
+}
+
+/* Return the part that the store at the path has in a move. */
+static enum transfer_part part_of(const char *path)
+{
+    sqlite3 *db = plain_open(path);
+    int64_t part = TRANSFER_NONE;
+
+    if (plain_number(db, "SELECT count(*) FROM sqlite_master WHERE name = 'stockade_meta'") == 1 &&
+        plain_number(db, "SELECT count(*) FROM stockade_meta WHERE key = 'move_part'") == 1)
+        part = plain_number(db, "SELECT value FROM stockade_meta WHERE key = 'move_part'");
+    sqlite3_close(db);
+    return (enum transfer_part)part;
+}
+
+/* Let the disk fail after so many calls of a move. Return whether it has come to that. */
+static bool move_fails_after(struct rig *rig, struct move_call *call, int calls, bool once)
+{
+    char why[MAINTENANCE_WHY_MAX] = "";
+    const char *from = uri_after(call->from, "sqlite:"), *to = uri_after(call->to, "sqlite:");
+
+    fault_vfs_set_any(rig->vfs, (struct io_fault){.calls = FAULT_BITS_IO,
+                                                  .passes = calls,
+                                                  .times = once ? 1 : FAULT_FOR_EVER,
+                                                  .code = SQLITE_IOERR});
+    bool done = store_move(call, why, sizeof why), failed = fault_vfs_counts(rig->vfs).hits > 0;
+    fault_vfs_clear(rig->vfs);
+    enum transfer_part old = part_of(from), new = part_of(to);
+    assert_true(done || (failed && why[0] != '\0' && strchr(why, '\n') == NULL));
+    /* Never do both take writes, and the old one has the rows in any case. */
+    assert_true(old == TRANSFER_GONE || (old == TRANSFER_NONE && new != TRANSFER_CAME));
+    assert_true(old == TRANSFER_NONE || done || call->closed);
+    assert_string_equal(when(from), "then");
+    if (!done && !store_move(call, why, sizeof why))
+        fail_msg("call %d: the same move again: %s", calls, why);
+    assert_int_equal(part_of(from), TRANSFER_GONE);
+    assert_int_equal(part_of(to), TRANSFER_CAME);
+    assert_string_equal(when(to), "then");
+    return failed;
+}
+
+SQLITE_TEST(a_move_whose_disk_fails_is_ended_by_the_same_move)
+{
+    char *from = uri_of(rig, ""), *to = uri_of(rig, ".new");
+
+    rig_in_write(rig, furnish);
+    rig_close(rig);
+    fault_vfs_hurry(rig->vfs);
+    struct image image = image_of(rig->path);
+    for (int once = 0; once < 2; once++) {
+        bool failed = true;
+        int calls = 0;
+        for (; failed; calls++) {
+            struct move_call call = {.from = from, .to = to};
+            put_back(&image, rig->path);
+            forget(uri_after(to, "sqlite:"));
+            failed = move_fails_after(rig, &call, calls, once == 1);
+        }
+        assert_true(calls > 100 && calls < CALLS_MAX);
+    }
+    free(image.bytes);
     sqlite3_free(from);
     sqlite3_free(to);
 }
