@@ -110,7 +110,7 @@ static bool correct_clock(struct pg_txn *txn, int64_t error_ms, int64_t number)
 static bool settle_clock(struct pg_txn *txn)
 {
     struct pg_clock *clock = &txn->shared->clock;
-    struct pg_clock_look look;
+    struct pg_clock_look look = {0};
     struct pg_clock_note note = {0};
     int64_t error_ms;
 
