@@ -28,8 +28,9 @@ enum {
     TEXT_MAX = 32 << 20,  /* bytes of a list's names */
     BYTES_MAX = 96 << 20, /* of all lists together, beyond which one that is not in use goes */
     UNUSED_MS = 10000,
-    ROWS_FRESH_ONE_MS =
-        30 /* a list of so many leases is used again for 1 ms, a longer one longer */
+    /* A list of so many leases is used again for 1 ms, a longer one longer: that bounds the share
+     * of the loop that making it takes, however many pages are open. */
+    ROWS_FRESH_ONE_MS = 30
 };
 
 /* One lease, as it was when it was copied. */

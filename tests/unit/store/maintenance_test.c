@@ -362,8 +362,9 @@ SQLITE_TEST(a_move_whose_disk_fails_is_ended_by_the_same_move)
             put_back(&image, rig->path);
             forget(uri_after(to, "sqlite:"));
             failed = move_fails_after(rig, &call, calls, once == 1);
+            assert_true(calls < CALLS_MAX);
         }
-        assert_true(calls > 100 && calls < CALLS_MAX);
+        assert_true(calls > 100);
     }
     free(image.bytes);
     sqlite3_free(from);
