@@ -67,12 +67,12 @@ struct store_txn_impl {
     /* When the transaction began, by the store's time (store/clock.h): for the age of things. */
     int64_t (*now_ms)(struct store_txn *txn);
 
-    /* A mark inside an operation (a savepoint): what is done after it can be undone, what was done
+    /* A savepoint inside an operation: what is done after it can be undone, what was done
      * before it stays. At most one at a time; it ends with the operation. */
-    enum stk_error (*mark)(struct store_txn *txn);
-    enum stk_error (*mark_keep)(struct store_txn *txn);
+    enum stk_error (*savepoint)(struct store_txn *txn);
+    enum stk_error (*savepoint_keep)(struct store_txn *txn);
     /* STK_ERR: SQL has ended the whole transaction, the operation must return an error. */
-    enum stk_error (*mark_undo)(struct store_txn *txn);
+    enum stk_error (*savepoint_undo)(struct store_txn *txn);
 
     /* Find a resource by name; one that does not exist has id 0, FENCE_NONE, VALUE_NONE. */
     enum stk_error (*resource)(struct store_txn *txn, struct bytes name, struct resource *resource);
@@ -173,9 +173,9 @@ struct store_txn_impl {
 
 /* The primitives, as they are called. */
 #define txn_now_ms(txn)               ((txn)->impl->now_ms(txn))
-#define txn_mark(txn)                 ((txn)->impl->mark(txn))
-#define txn_mark_keep(txn)            ((txn)->impl->mark_keep(txn))
-#define txn_mark_undo(txn)            ((txn)->impl->mark_undo(txn))
+#define txn_savepoint(txn)            ((txn)->impl->savepoint(txn))
+#define txn_savepoint_keep(txn)       ((txn)->impl->savepoint_keep(txn))
+#define txn_savepoint_undo(txn)       ((txn)->impl->savepoint_undo(txn))
 #define txn_resource(txn, ...)        ((txn)->impl->resource((txn), __VA_ARGS__))
 #define txn_resource_make(txn, ...)   ((txn)->impl->resource_make((txn), __VA_ARGS__))
 #define txn_fence_put(txn, ...)       ((txn)->impl->fence_put((txn), __VA_ARGS__))

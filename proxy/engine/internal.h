@@ -69,8 +69,8 @@ struct engine {
     size_t spares_count;
     size_t requests_open; /* started and not finished */
     struct replies replies;
-    size_t reads_weight; /* what the replies of the reads under way may take unasked */
-    unsigned marks_left; /* so many transactions go with a mark: one failed lately */
+    size_t reads_weight;      /* what the replies of the reads under way may take unasked */
+    unsigned savepoints_left; /* so many transactions go with a savepoint: one failed lately */
 
     struct line *lines;   /* lease/line.c: those who wait, a uthash by resource */
     struct list arrivals; /* the waiters of all lines, in order */

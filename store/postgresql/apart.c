@@ -13,48 +13,48 @@
 enum { TRIES = 5, POLL_MS = 5 };
 
 /* An operation under way, and the resources that it is about. */
-struct away {
+struct apart_op {
     struct list link;
     const struct store_op *op;
     bool all;
     struct buf names; /* each with its length before */
 };
 
-struct away *apart_note(struct pg_txn *txn)
+struct apart_op *apart_op_new(struct pg_txn *txn)
 {
-    struct away *away = mem_zalloc(sizeof *away);
+    struct apart_op *apart_op = mem_zalloc(sizeof *apart_op);
 
-    away->all = txn->all;
+    apart_op->all = txn->all;
     for (const struct list *at = txn->set.rows.next; at != &txn->set.rows; at = at->next) {
         const struct row *row = list_entry(at, const struct row, link);
         if (row->asked_by != txn->number)
             continue;
-        buf_append(&away->names, &row->name.len, sizeof row->name.len);
-        buf_append_bytes(&away->names, row->name);
+        buf_append(&apart_op->names, &row->name.len, sizeof row->name.len);
+        buf_append_bytes(&apart_op->names, row->name);
     }
-    return away;
+    return apart_op;
 }
 
-void apart_drop(struct away *away)
+void apart_op_free(struct apart_op *apart_op)
 {
-    buf_free(&away->names);
-    free(away);
+    buf_free(&apart_op->names);
+    free(apart_op);
 }
 
-bool apart_submit(struct apart *apart, struct store_op *op, struct away *away)
+bool apart_submit(struct apart *apart, struct store_op *op, struct apart_op *apart_op)
 {
-    away->op = op;
+    apart_op->op = op;
     pthread_mutex_lock(&apart->lock);
-    list_append(&apart->under_way, &away->link);
+    list_append(&apart->under_way, &apart_op->link);
     pthread_mutex_unlock(&apart->lock);
     if (worker_submit(&apart->worker, op) == STK_OK) {
         (void)worker_flush(&apart->worker);
         return true;
     }
     pthread_mutex_lock(&apart->lock);
-    list_remove(&away->link);
+    list_remove(&apart_op->link);
     pthread_mutex_unlock(&apart->lock);
-    apart_drop(away);
+    apart_op_free(apart_op);
     return false;
 }
 
@@ -64,17 +64,17 @@ bool apart_has_all(struct apart *apart)
 
     pthread_mutex_lock(&apart->lock);
     for (struct list *at = apart->under_way.next; at != &apart->under_way; at = at->next)
-        all |= list_entry(at, const struct away, link)->all;
+        all |= list_entry(at, const struct apart_op, link)->all;
     pthread_mutex_unlock(&apart->lock);
     return all;
 }
 
-void apart_mark(struct apart *apart, struct set *set)
+void apart_set_busy(struct apart *apart, struct set *set)
 {
     pthread_mutex_lock(&apart->lock);
     for (struct list *at = apart->under_way.next; at != &apart->under_way; at = at->next) {
-        const struct away *away = list_entry(at, const struct away, link);
-        const struct buf *names = &away->names;
+        const struct apart_op *apart_op = list_entry(at, const struct apart_op, link);
+        const struct buf *names = &apart_op->names;
         for (size_t name = 0, len; name < names->len; name += len) {
             memcpy(&len, names->data + name, sizeof len);
             name += sizeof len;
@@ -88,11 +88,11 @@ static void is_back(struct apart *apart, const struct store_op *op)
 {
     pthread_mutex_lock(&apart->lock);
     for (struct list *at = apart->under_way.next; at != &apart->under_way; at = at->next) {
-        struct away *away = list_entry(at, struct away, link);
-        if (away->op != op)
+        struct apart_op *apart_op = list_entry(at, struct apart_op, link);
+        if (apart_op->op != op)
             continue;
         list_remove(at);
-        apart_drop(away);
+        apart_op_free(apart_op);
         break;
     }
     pthread_mutex_unlock(&apart->lock);
@@ -156,7 +156,7 @@ enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct fin
     return ended;
 }
 
-/* Runs it in a transaction, which is left open where it went well. */
+/* Run it in a transaction, which is left open where it went well. */
 static void run_once(struct apart *apart, struct store_op *op, bool floor)
 {
     struct pg_txn *txn = &apart->reach.txn;

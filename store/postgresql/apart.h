@@ -21,22 +21,22 @@ struct apart {
     struct list under_way;
 };
 
-/* Notes what the transaction's operation is about, which has stopped with PG_APART: the rows of the
- * set that it has asked for, or all there are. apart_submit or apart_drop ends it. */
-struct away *apart_note(struct pg_txn *txn);
-void apart_drop(struct away *away);
-/* Hands the operation over. False: the queue is full. The writer's. */
-bool apart_submit(struct apart *apart, struct store_op *op, struct away *away);
+/* Return a note of what the transaction's operation is about, which has stopped with PG_APART: the
+ * rows of the set that it has asked for, or all there are. apart_submit or apart_op_free ends it.
+ */
+struct apart_op *apart_op_new(struct pg_txn *txn);
+void apart_op_free(struct apart_op *apart_op);
+/* Hand the operation over. False: the queue is full. The writer's. */
+bool apart_submit(struct apart *apart, struct store_op *op, struct apart_op *apart_op);
 /* Is one under way that is about all resources? */
 bool apart_has_all(struct apart *apart);
-/* Marks the rows of the set that operations under way are about as busy; they are added where need
- * be. */
-void apart_mark(struct apart *apart, struct set *set);
+/* Set the set's rows busy that operations under way are about. They are added where need be. */
+void apart_set_busy(struct apart *apart, struct set *set);
 
 /* A worker's work: context is the struct apart. */
 enum work_result apart_work(void *context, struct list *batch, size_t count, bool inlined);
 
-/* Finds out what became of a transaction, and says so in the log. Gives up when the worker is to
+/* Find out what became of a transaction, and say so in the log. Give up when the worker is to
  * end: PG_UNKNOWN. What is queued meanwhile is failed. */
 enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct finished *finished,
                           int64_t mark);

@@ -166,7 +166,7 @@ static bool find_holder(struct pg *pg, const struct pg_params *params, struct bl
     return found;
 }
 
-/* Asks for the row, and gives up at once: whom did it wait for? */
+/* Ask for the row, and give up at once: whom did it wait for? */
 static bool ask(struct blockers *blockers, struct pg *pg, struct blocked *blocked)
 {
     struct pg *probe = &blockers->probe;

@@ -47,11 +47,11 @@ void blockers_init(struct blockers *blockers, const char *uri);
 void blockers_destroy(struct blockers *blockers);
 /* Has it waited for long? Most locks are gone soon: those of other batches. */
 bool blockers_concern(const struct store_op *op);
-/* Notes the locked rows of the set. For any thread. True: some were not noted yet. */
+/* Note the locked rows of the set. For any thread. True: some were not noted yet. */
 bool blockers_note(struct blockers *blockers, const struct set *set);
-/* Fails an operation that has waited for too long, with who has the row. For any thread. */
+/* Fail an operation that has waited for too long, with who has the row. For any thread. */
 void blockers_fail(struct blockers *blockers, struct store_reasons *reasons, struct store_op *op);
-/* Looks who it is, on this connection. Returns how many backends were ended; whether rows are left
+/* Look who it is, on this connection. Return how many backends were ended; whether rows are left
  * in `*more`. False in `*good`: the connection failed. */
 size_t blockers_look(struct blockers *blockers, struct reach *reach, const struct log *log,
                      bool *more, bool *good);

@@ -23,7 +23,7 @@ static void start_columns(struct columns *columns, const enum pg_type *types, si
         pg_array_start(&columns->of[i], types[i]);
 }
 
-/* Queues the statement, unless it has no rows. `dated`: the time is its last parameter. */
+/* Queue the statement, unless it has no rows. `dated`: the time is its last parameter. */
 static void send_columns(struct pg_txn *txn, enum pg_statement statement, struct columns *columns,
                          bool dated)
 {

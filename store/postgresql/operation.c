@@ -171,7 +171,7 @@ static enum stk_error await(struct store_txn *base, const struct resource *resou
 
 /* Values. */
 
-/* Writes the type and the number of fields; receipts_token goes along. */
+/* Write the type and the number of fields; receipts_token goes along. */
 static void put_type(struct pg_txn *txn, struct row *row, struct resource *resource,
                      enum value_type type, int64_t fields)
 {
@@ -429,45 +429,46 @@ static enum stk_error receipt_remove(struct store_txn *base, const struct resour
     return STK_OK;
 }
 
-/* Marks: a place in the set's journal, or a savepoint where something may go past it. */
+/* Savepoints: a place in the set's journal, and one in PostgreSQL where something may go past the
+ * set. */
 
-static enum stk_error mark(struct store_txn *base)
+static enum stk_error savepoint(struct store_txn *base)
 {
     struct pg_txn *txn = pg_txn_of(base);
 
     if (txn->stop != PG_ON)
         return STK_STORE;
-    check(!txn->marked);
+    check(!txn->in_savepoint);
     if (txn->kind == PG_ALONE && pg_savepoint(txn, PG_SAVEPOINT) != STK_OK)
         return STK_STORE;
-    txn->marked = true;
-    txn->set_mark = set_mark(&txn->set);
+    txn->in_savepoint = true;
+    txn->set_savepoint = set_savepoint(&txn->set);
     return STK_OK;
 }
 
-static enum stk_error mark_keep(struct store_txn *base)
+static enum stk_error savepoint_keep(struct store_txn *base)
 {
     struct pg_txn *txn = pg_txn_of(base);
 
     if (txn->stop != PG_ON)
         return STK_STORE;
-    check(txn->marked);
-    txn->marked = false;
+    check(txn->in_savepoint);
+    txn->in_savepoint = false;
     return txn->kind == PG_ALONE ? pg_savepoint(txn, PG_SAVEPOINT_KEEP) : STK_OK;
 }
 
-static enum stk_error mark_undo(struct store_txn *base)
+static enum stk_error savepoint_undo(struct store_txn *base)
 {
     struct pg_txn *txn = pg_txn_of(base);
 
     if (txn->stop != PG_ON)
         return STK_STORE;
-    check(txn->marked);
-    txn->marked = false;
+    check(txn->in_savepoint);
+    txn->in_savepoint = false;
     if (txn->spoilt)
         return STK_ERR;
     if (txn->kind != PG_ALONE)
-        set_undo(&txn->set, txn->set_mark);
+        set_undo(&txn->set, txn->set_savepoint);
     else if (pg_savepoint(txn, PG_SAVEPOINT_UNDO) != STK_OK ||
              pg_savepoint(txn, PG_SAVEPOINT_KEEP) != STK_OK)
         return STK_STORE;
@@ -477,9 +478,9 @@ static enum stk_error mark_undo(struct store_txn *base)
 
 static const struct store_txn_impl operation_impl = {
     .now_ms = now_ms,
-    .mark = mark,
-    .mark_keep = mark_keep,
-    .mark_undo = mark_undo,
+    .savepoint = savepoint,
+    .savepoint_keep = savepoint_keep,
+    .savepoint_undo = savepoint_undo,
     .resource = find,
     .resource_make = make,
     .fence_put = fence_put,
@@ -524,11 +525,11 @@ void pg_operation_run(struct pg_txn *txn, struct store_op *op, size_t number)
 {
     txn->stop = PG_ON;
     txn->number = number;
-    txn->marked = txn->all = txn->broken = false;
+    txn->in_savepoint = txn->all = txn->broken = false;
     txn->sql_ms = 0;
     txn->claims_count = 0;
     op->error = op->run(op, &txn->base);
-    if (txn->marked && txn->stop == PG_ON)
-        (void)mark_keep(&txn->base);
-    txn->marked = false;
+    if (txn->in_savepoint && txn->stop == PG_ON)
+        (void)savepoint_keep(&txn->base);
+    txn->in_savepoint = false;
 }

@@ -7,7 +7,7 @@
 
 /* The primitives, and those that go past the set (tables.c). */
 void pg_operations_init(struct pg_txn *txn);
-/* Runs an operation. What it returned is in op->error, whether it could go on in txn->stop. What it
+/* Run an operation. What it returned is in op->error, whether it could go on in txn->stop. What it
  * did stays, even where it failed: pg_operation_undo. */
 void pg_operation_run(struct pg_txn *txn, struct store_op *op, size_t number);
 

@@ -204,7 +204,7 @@ void pg_sync(struct pg *pg)
         fail_connection(pg);
 }
 
-/* Waits until there is something to read, while what is to be sent leaves. False: dropped. */
+/* Wait until there is something to read, while what is to be sent leaves. False: dropped. */
 static bool wait(struct pg *pg)
 {
     struct pollfd poll_fd = {.fd = pg->pq.PQsocket(pg->conn), .events = POLLIN};
@@ -346,7 +346,7 @@ static bool send_commands(struct pg *pg, const char *commands)
     return pg->conn != NULL;
 }
 
-/* Runs commands outside a pipeline, within the limit, and returns the result of the last one. NULL:
+/* Run commands outside a pipeline, within the limit, and return the result of the last one. NULL:
  * one failed. */
 static PGresult *run_commands(struct pg *pg, const char *commands)
 {

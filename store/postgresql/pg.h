@@ -79,11 +79,11 @@ struct pg_params {
 
 /* Connects, within the limit, or says in `why` why not. */
 bool pg_connect(struct pg *pg);
-/* Closes the connection, if there is one. */
+/* Close the connection, if there is one. */
 void pg_drop(struct pg *pg);
-/* Prepares all statements: the schema is there. */
+/* Prepare all statements: the schema is there. */
 bool pg_prepare(struct pg *pg);
-/* Runs commands without parameters that give no rows, and waits. */
+/* Run commands without parameters that give no rows, and wait. */
 bool pg_run(struct pg *pg, const char *commands);
 
 void pg_param_int64(struct pg_params *params, int64_t value);
@@ -100,25 +100,25 @@ void pg_array_int64(struct pg_array *array, int64_t value);
 void pg_array_bool(struct pg_array *array, bool value);
 void pg_array_bytes(struct pg_array *array, struct bytes value);
 void pg_array_null(struct pg_array *array);
-/* Makes a parameter of it. */
+/* Make a parameter of it. */
 void pg_param_array(struct pg_params *params, struct pg_array *array);
 
-/* Queues a statement of the trip. `params` may be NULL. */
+/* Queue a statement of the trip. `params` may be NULL. */
 void pg_send(struct pg *pg, size_t statement, const struct pg_params *params);
 /* The same for a text without parameters that was not prepared. */
 void pg_send_text(struct pg *pg, const char *text);
 /* Has the server parse a text, and no more: it has to be one statement. */
 void pg_send_parse(struct pg *pg, const char *text);
-/* Asks for the columns of a portal that is open by then. */
+/* Ask for the columns of a portal that is open by then. */
 void pg_send_describe(struct pg *pg, const char *portal);
-/* Ends the trip's statements: from now on their results come. */
+/* End the trip's statements: from now on their results come. */
 void pg_sync(struct pg *pg);
-/* Waits for the result of the next statement. NULL: it or one before it failed, or the connection.
+/* Wait for the result of the next statement. NULL: it or one before it failed, or the connection.
  * The caller clears it with PQclear. */
 PGresult *pg_take(struct pg *pg);
-/* Takes the results of so many statements that are of no interest. */
+/* Take the results of so many statements that are of no interest. */
 void pg_skip(struct pg *pg, size_t count);
-/* Waits for the end of the trip; results that nobody took are dropped. False: something failed. */
+/* Wait for the end of the trip; results that nobody took are dropped. False: something failed. */
 bool pg_end(struct pg *pg);
 
 /* COPY in its binary format. Between start and end nothing else may be asked. Each returns false
@@ -140,7 +140,7 @@ bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), vo
 int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column);
 bool pg_value_bool(const struct pg *pg, const PGresult *result, int row, int column);
 struct bytes pg_value_bytes(const struct pg *pg, const PGresult *result, int row, int column);
-/* Copies it into `out`, cut to its size. */
+/* Copy it into `out`, cut to its size. */
 void pg_value_text(const struct pg *pg, const PGresult *result, int row, int column, char *out,
                    size_t size);
 

@@ -23,22 +23,22 @@ static const char *const texts[] = {
 #undef X
 };
 
-static const char *const lane_names[] = {
+static const char *const connection_names[] = {
     "stockade writer", "stockade writer 2", "stockade apart",
     "stockade reader", "stockade slow",     "stockade watch",
 };
 
-void reach_init(struct reach *reach, const char *uri, enum pg_lane_id lane,
+void reach_init(struct reach *reach, const char *uri, enum pg_connection connection,
                 struct pg_shared *shared, struct store_reasons *reasons, const struct log *log)
 {
     *reach = (struct reach){
         .txn.pg = {.uri = uri,
-                   .name = lane_names[lane],
+                   .name = connection_names[connection],
                    .names = names,
                    .texts = texts,
                    .statements = PG_STATEMENTS,
                    .timeout_ms = PG_TIMEOUT_MS},
-        .txn.lane = lane,
+        .txn.connection = connection,
         .txn.shared = shared,
         .reasons = reasons,
         .log = log,
@@ -65,7 +65,7 @@ static bool connect(struct reach *reach)
         !pg_check_identity(txn))
         return false;
     /* The first who comes counts the opening; the others are refused until then. */
-    if (session == 0 && txn->lane == PG_LANE_WRITER) {
+    if (session == 0 && txn->connection == PG_CONNECTION_WRITER) {
         if (!pg_schema_session(pg, &session))
             return false;
         if (atomic_load(&txn->shared->unsafe))

@@ -20,7 +20,7 @@ struct reach {
 };
 
 /* `uri` and the others are borrowed. */
-void reach_init(struct reach *reach, const char *uri, enum pg_lane_id lane,
+void reach_init(struct reach *reach, const char *uri, enum pg_connection connection,
                 struct pg_shared *shared, struct store_reasons *reasons, const struct log *log);
 void reach_free(struct reach *reach);
 /* Is there a connection, or can one be made now? It has the schema, the statements, and knows that
@@ -32,7 +32,7 @@ void reach_note(struct reach *reach);
 void reach_failed(struct reach *reach);
 /* Something has succeeded. */
 void reach_good(struct reach *reach);
-/* Fails an operation with the reason of the outage. */
+/* Fail an operation with the reason of the outage. */
 void reach_fail(struct reach *reach, struct store_op *op);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { TRIES = 3 };
 
-/* Runs those that have no answer yet: moves them to `done`, unless something is missing. */
+/* Run those that have no answer yet: move them to `done`, unless something is missing. */
 static bool run(struct pg_txn *txn, struct list *batch, struct list *done)
 {
     struct list open;

@@ -265,18 +265,18 @@ void set_retire(struct set *set, int64_t resource, int64_t token)
     set->retired[set->retired_count++] = (struct retired){resource, token};
 }
 
-struct set_mark set_mark(const struct set *set)
+struct set_savepoint set_savepoint(const struct set *set)
 {
-    return (struct set_mark){set->journal_count, set->retired_count};
+    return (struct set_savepoint){set->journal_count, set->retired_count};
 }
 
-void set_undo(struct set *set, struct set_mark mark)
+void set_undo(struct set *set, struct set_savepoint savepoint)
 {
-    while (set->journal_count > mark.journal) {
+    while (set->journal_count > savepoint.journal) {
         const struct set_saved *saved = &set->journal[--set->journal_count];
         memcpy(saved->at, saved->before, saved->size);
     }
-    set->retired_count = mark.retired;
+    set->retired_count = savepoint.retired;
 }
 
 bool set_changed(const struct set *set)

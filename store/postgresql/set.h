@@ -6,7 +6,7 @@
  *   unknown ─▶ wanted ─▶ known: there or missing ─▶ changed by operations ─▶ written
  *                    └─▶ locked: another transaction has it, so what needs it has to wait
  *
- * - What an operation does can be undone down to a mark, as long as nothing was written since.
+ * - What an operation does can be undone down to a savepoint, as long as nothing was written since.
  * - All memory is the set's, and lives until it is cleared: bytes that are handed out do, too.
  *
  * Nothing here speaks to a server: transaction.h fills a set and writes it. */
@@ -111,7 +111,7 @@ struct set {
 
 void set_init(struct set *set);
 void set_free(struct set *set);
-/* Forgets everything. */
+/* Forget everything. */
 void set_clear(struct set *set);
 
 /* Return the row of this name or id, added where it is not there yet. */
@@ -136,12 +136,12 @@ struct content *set_change(struct set *set, struct row *row);
 struct part_content *set_change_part(struct set *set, struct part *part);
 void set_retire(struct set *set, int64_t resource, int64_t token);
 
-struct set_mark {
+struct set_savepoint {
     size_t journal, retired;
 };
-struct set_mark set_mark(const struct set *set);
+struct set_savepoint set_savepoint(const struct set *set);
 /* Undo what was done since. */
-void set_undo(struct set *set, struct set_mark mark);
+void set_undo(struct set *set, struct set_savepoint savepoint);
 /* Has anything changed that is not written yet? */
 bool set_changed(const struct set *set);
 /* What was changed is written: it cannot be undone here any more. */

@@ -18,7 +18,7 @@
  * - Functions and triggers of others may do what a statement cannot: sql_check in that file, and a
  *   connection on which nobody could look any more is dropped.
  *
- * Where it fails the transaction can only be rolled back, at least to the operation's mark. */
+ * Where it fails the transaction can only be rolled back, at least to the operation's savepoint. */
 #include "store/postgresql/sql.h"
 
 #include <stdlib.h>
@@ -131,7 +131,7 @@ static enum stk_error judge_failure(struct statement *at)
 
 /* What may be done with the text. */
 
-/* Moves past blanks and the word behind them, and returns the word. Nothing but letters is one. */
+/* Move past blanks and the word behind them, and return the word. Nothing but letters is one. */
 static struct bytes next_word(struct bytes *text)
 {
     size_t begin = 0;
@@ -406,7 +406,7 @@ static void take_columns(struct statement *at)
 /* A row: the text of a record, "(1,,\"a \"\"b\"\"\")". Quotes and backslashes are doubled inside of
  * quotes; nothing at all is null. */
 
-/* Reads a value at *text, in place, and moves behind the comma or parenthesis that ends it. It ends
+/* Read a value at *text, in place, and move behind the comma or parenthesis that ends it. It ends
  * with a zero. */
 static bool read_value(char **text, struct bytes *value)
 {
@@ -515,7 +515,7 @@ static enum stk_error take_guarded(struct statement *at)
 
 /* The life of a statement. */
 
-/* Ends a trip's sending, whose limit is that of the statement and of a trip. */
+/* End a trip's sending, whose limit is that of the statement and of a trip. */
 static void end_sending(struct statement *at)
 {
     struct pg *pg = &at->txn->pg;

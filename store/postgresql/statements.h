@@ -221,9 +221,9 @@
                        " changed_ms = CASE state WHEN 1 THEN $1::int8 ELSE changed_ms END,"        \
                        " state = CASE state WHEN 1 THEN 3 ELSE state END"                          \
                        " WHERE type <> 0 OR state = 1")                                            \
-    X(SAVEPOINT, "SAVEPOINT stockade_mark")                                                        \
-    X(SAVEPOINT_KEEP, "RELEASE SAVEPOINT stockade_mark")                                           \
-    X(SAVEPOINT_UNDO, "ROLLBACK TO SAVEPOINT stockade_mark")                                       \
+    X(SAVEPOINT, "SAVEPOINT stockade_savepoint")                                                   \
+    X(SAVEPOINT_KEEP, "RELEASE SAVEPOINT stockade_savepoint")                                      \
+    X(SAVEPOINT_UNDO, "ROLLBACK TO SAVEPOINT stockade_savepoint")                                  \
     /* NULL, or why not. */                                                                        \
     X(GUARD_CREATE, "SELECT stockade.guard_try($1, $2, $3)")                                       \
     X(GUARD_DROP, "SELECT stockade.guard_try($1, NULL, NULL)")                                     \

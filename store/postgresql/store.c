@@ -227,10 +227,10 @@ bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
     return options != NULL;
 }
 
-static void init_lane(struct pg_store *store, struct reach *reach, enum pg_lane_id lane,
-                      const struct log *log)
+static void init_reach(struct pg_store *store, struct reach *reach, enum pg_connection connection,
+                       const struct log *log)
 {
-    reach_init(reach, store->uri, lane, &store->shared, &store->reasons, log);
+    reach_init(reach, store->uri, connection, &store->shared, &store->reasons, log);
 }
 
 struct store *store_postgresql_open(const struct store_options *options, char *why, size_t why_size)
@@ -242,12 +242,13 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     finished_init(&store->finished, options->wake, options->context);
     reasons_init(&store->reasons);
     pg_clock_init(&store->shared.clock);
-    init_lane(store, &store->writer.lanes[0].reach, PG_LANE_WRITER, options->log);
-    init_lane(store, &store->writer.lanes[1].reach, PG_LANE_WRITER_2, options->log);
-    init_lane(store, &store->apart.reach, PG_LANE_APART, options->log);
-    init_lane(store, &store->readers[READS_QUICK].reach, PG_LANE_READER, options->log);
-    init_lane(store, &store->readers[READS_SLOW].reach, PG_LANE_SLOW, options->log);
-    init_lane(store, &store->watch.reach, PG_LANE_WATCH, NULL); /* of an outage the others tell */
+    init_reach(store, &store->writer.lanes[0].reach, PG_CONNECTION_WRITER, options->log);
+    init_reach(store, &store->writer.lanes[1].reach, PG_CONNECTION_WRITER_2, options->log);
+    init_reach(store, &store->apart.reach, PG_CONNECTION_APART, options->log);
+    init_reach(store, &store->readers[READS_QUICK].reach, PG_CONNECTION_READER, options->log);
+    init_reach(store, &store->readers[READS_SLOW].reach, PG_CONNECTION_SLOW, options->log);
+    init_reach(store, &store->watch.reach, PG_CONNECTION_WATCH,
+               NULL); /* of an outage the others tell */
     store->watch.log = options->log;
     store->watch.finished = &store->finished;
     store->writer.watch = store->apart.watch = &store->watch;

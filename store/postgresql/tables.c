@@ -24,7 +24,7 @@ bool pg_may_use_tables(struct pg_txn *txn)
     return false;
 }
 
-/* Runs one statement, and returns its rows. NULL: the operation has stopped. */
+/* Run one statement, and return its rows. NULL: the operation has stopped. */
 static PGresult *query(struct pg_txn *txn, enum pg_statement statement,
                        const struct pg_params *params)
 {
@@ -199,7 +199,7 @@ enum stk_error pg_receipts_due(struct store_txn *base, int64_t before_ms, bool *
     return pg_may_use_tables(txn) ? truth(txn, PG_RETIRED_DUE, &params, due) : STK_STORE;
 }
 
-/* Removes up to `max` receipts of the first token that was retired before, and its entry where
+/* Remove up to `max` receipts of the first token that was retired before, and its entry where
  * these were the last. `*found` false: there is none, or it is locked. */
 static enum stk_error sweep_token(struct pg_txn *txn, int64_t before_ms, size_t max, bool *found,
                                   size_t *removed)
@@ -290,7 +290,7 @@ enum stk_error pg_resources_due(struct store_txn *base, int64_t before_ms, int64
     return STK_OK;
 }
 
-/* Removes the old ones between two ids, and raises the floor to their tokens. */
+/* Remove the old ones between two ids, and raise the floor to their tokens. */
 static enum stk_error remove_resources(struct pg_txn *txn, int64_t after, int64_t end,
                                        int64_t before_ms, int64_t live_before_ms, size_t *removed)
 {

@@ -35,7 +35,7 @@ enum stk_error pg_guard_create(struct store_txn *txn, struct bytes table, struct
                                struct bytes prefix, char why[SQL_WHY_MAX]);
 enum stk_error pg_guard_drop(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX]);
 enum stk_error pg_guards(struct store_txn *txn, txn_each_guard each, void *context);
-/* Marks of an operation on its own: savepoints. */
+/* Savepoints of an operation on its own. */
 enum stk_error pg_savepoint(struct pg_txn *txn, enum pg_statement statement);
 
 #endif

@@ -24,10 +24,10 @@ static void send_mark(struct pg_txn *txn, enum pg_statement statement, int64_t n
  * marks are of no use; another connection's are none of its business. */
 static void send_marks(struct pg_txn *txn)
 {
-    txn->last_mark += PG_LANES;
-    txn->mark = txn->last_mark + txn->lane;
+    txn->last_mark += PG_WRITING_CONNECTIONS;
+    txn->mark = txn->last_mark + txn->connection;
     txn->mark_ms = txn->now_ms;
-    if (txn->mark % MARKS_KEPT < PG_LANES)
+    if (txn->mark % MARKS_KEPT < PG_WRITING_CONNECTIONS)
         send_mark(txn, PG_MARKS_PRUNE, txn->mark);
     send_mark(txn, PG_MARK, txn->mark);
 }
@@ -59,7 +59,7 @@ void pg_roll_back(struct pg_txn *txn)
     char why[STORE_WHY_MAX];
 
     set_clear(&txn->set);
-    txn->wrote = txn->marked = false;
+    txn->wrote = txn->in_savepoint = false;
     if (txn->spoilt)
         pg_drop(pg);
     if (pg->conn != NULL && txn->begun) {

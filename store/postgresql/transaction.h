@@ -59,24 +59,24 @@ struct pg_shared {
     struct pg_clock clock;
 };
 
-/* The connections of a store. The first one counts the opening; the first PG_LANES may change
+/* The connections of a store. The first one counts the opening; the first few may change
  * things. */
-enum pg_lane_id {
-    PG_LANE_WRITER,
-    PG_LANE_WRITER_2,
-    PG_LANE_APART,
-    PG_LANE_READER,
-    PG_LANE_SLOW,
-    PG_LANE_WATCH
+enum pg_connection {
+    PG_CONNECTION_WRITER,
+    PG_CONNECTION_WRITER_2,
+    PG_CONNECTION_APART,
+    PG_CONNECTION_READER,
+    PG_CONNECTION_SLOW,
+    PG_CONNECTION_WATCH
 };
-enum { PG_LANES = 4 };
+enum { PG_WRITING_CONNECTIONS = 4 };
 
 struct pg_txn {
     struct store_txn base;
     struct pg pg;
     struct pg_shared *shared;
-    enum pg_lane_id lane;
-    int64_t last_mark; /* a multiple of PG_LANES, to which the lane is added */
+    enum pg_connection connection;
+    int64_t last_mark; /* a multiple of PG_WRITING_CONNECTIONS, to which the connection is added */
     enum pg_kind kind;
     struct set set;
 
@@ -99,8 +99,8 @@ struct pg_txn {
     bool direct;   /* fetch what is missing at once */
     bool all;      /* it is about all resources */
     size_t number; /* of the operation, from 1, in its batch */
-    bool marked;
-    struct set_mark set_mark;
+    bool in_savepoint;
+    struct set_savepoint set_savepoint;
     int64_t sql_ms;             /* that its SQL has taken so far */
     bool broken;                /* its SQL has failed, so that nothing but undoing it is of use */
     const struct claim *claims; /* that it has presented; borrowed */
@@ -112,7 +112,7 @@ static inline struct pg_txn *pg_txn_of(struct store_txn *txn)
     return (struct pg_txn *)txn;
 }
 
-/* The operation cannot go on, for the first of its reasons. Returns STK_STORE. */
+/* The operation cannot go on, for the first of its reasons. Return STK_STORE. */
 static inline enum stk_error pg_stop(struct pg_txn *txn, enum pg_stop stop)
 {
     if (txn->stop == PG_ON)

@@ -281,7 +281,7 @@ static bool start(struct pg_transfer *transfer, enum transfer_table table)
     return true;
 }
 
-/* Ends what is being put. */
+/* End what is being put. */
 static bool finish(struct pg_transfer *transfer)
 {
     if (!transfer->copying)

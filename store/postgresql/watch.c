@@ -45,7 +45,7 @@ static struct bytes next(const struct buf *names, size_t *at)
     return name;
 }
 
-/* Takes what is in one of the lists, which is empty after. */
+/* Take what is in one of the lists, which is empty after. */
 static struct buf take(struct pg_watch *watch, struct buf *list)
 {
     pthread_mutex_lock(&watch->lock);

@@ -19,15 +19,15 @@ enum fate { DONE, WAITS, APART };
 struct pg_entry {
     struct store_op *op;
     enum fate fate;
-    struct away *away; /* of APART */
+    struct apart_op *apart_op; /* of APART */
 };
 
 /* The fate of an earlier run is over. */
 static void settle(struct pg_entry *entry, enum fate fate)
 {
-    if (entry->away != NULL)
-        apart_drop(entry->away);
-    entry->away = NULL;
+    if (entry->apart_op != NULL)
+        apart_op_free(entry->apart_op);
+    entry->apart_op = NULL;
     entry->fate = fate;
 }
 
@@ -53,40 +53,40 @@ static void unblock(struct set *set, size_t number)
     }
 }
 
-/* Runs the operations from `start` on. Returns where to go on once what is missing was loaded:
+/* Run the operations from `start` on. Return where to go on once what is missing was loaded:
  * `batch->count` where nothing is. False in `*good`: the server failed. */
 static size_t run_from(struct pg_txn *txn, const struct pg_batch *batch, size_t start, bool *good)
 {
     size_t missing = batch->count;
-    struct set_mark missing_mark = {0};
+    struct set_savepoint missing_savepoint = {0};
 
     for (size_t i = start; i < batch->count; i++) {
         struct pg_entry *entry = &batch->entries[i];
-        struct set_mark mark = set_mark(&txn->set);
+        struct set_savepoint savepoint = set_savepoint(&txn->set);
         settle(entry, DONE);
         pg_operation_run(txn, entry->op, i + 1);
         if (txn->stop != PG_ON || entry->op->error != STK_OK)
-            set_undo(&txn->set, mark);
+            set_undo(&txn->set, savepoint);
         switch (txn->stop) {
         case PG_ON: continue;
         case PG_MISSING:
             if (missing == batch->count) {
                 missing = i;
-                missing_mark = mark;
+                missing_savepoint = savepoint;
             }
             continue;
         case PG_LOCKED: entry->fate = WAITS; break;
         case PG_APART:
         case PG_FLOOR:
             entry->fate = APART;
-            entry->away = apart_note(txn);
+            entry->apart_op = apart_op_new(txn);
             break;
         case PG_FAILED: *good = false; return missing;
         }
         block(&txn->set, i + 1);
     }
     if (missing < batch->count) { /* the later ones have only said what they need */
-        set_undo(&txn->set, missing_mark);
+        set_undo(&txn->set, missing_savepoint);
         unblock(&txn->set, missing + 1);
     }
     return missing;
@@ -105,7 +105,7 @@ static enum pg_ended run(struct pg_writer *writer, struct pg_lane *lane)
     set_clear(&txn->set);
     txn->kind = PG_BATCH;
     txn->wrote = false;
-    apart_mark(writer->apart, &txn->set);
+    apart_set_busy(writer->apart, &txn->set);
     for (size_t i = 0; i < batch->count; i++)
         set_hint(&txn->set, batch->entries[i].op);
     for (int rounds = 0; good && start < batch->count; rounds++) {
@@ -214,7 +214,7 @@ static void hand_on(struct pg_writer *writer, struct pg_lane *lane)
         const struct pg_entry *entry = &batch->entries[i];
         struct store_op *op = entry->op;
         writer->lock_waits += blockers_concern(op);
-        if (entry->fate == APART && apart_submit(writer->apart, op, entry->away))
+        if (entry->fate == APART && apart_submit(writer->apart, op, entry->apart_op))
             continue;
         if (entry->fate == APART)
             op->error = STK_BUSY;
@@ -225,7 +225,7 @@ static void hand_on(struct pg_writer *writer, struct pg_lane *lane)
     *batch = (struct pg_batch){.count = 0};
 }
 
-/* Sends the commit of what does not have to wait. False: nothing is left to be committed. */
+/* Send the commit of what does not have to wait. False: nothing is left to be committed. */
 static bool send_commit(struct pg_writer *writer, struct pg_lane *lane)
 {
     keep_waiting(writer, lane);
@@ -267,7 +267,7 @@ static enum pg_ended take_commit(struct pg_writer *writer, struct pg_lane *lane)
     return ended;
 }
 
-/* Ends a batch whose last attempt ended so, while the other lane does nothing. */
+/* End a batch whose last attempt ended so, while the other lane does nothing. */
 static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended ended)
 {
     struct pg_batch *batch = &lane->batch;
@@ -289,7 +289,7 @@ static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended en
     hand_on(writer, lane);
 }
 
-/* Waits for the commit that the lane has sent. False: it had to be made anew. Then what the other
+/* Wait for the commit that the lane has sent. False: it had to be made anew. Then what the other
  * lane has run meanwhile may have been too early, and was given up. */
 static bool end_commit(struct pg_writer *writer, struct pg_lane *lane, struct pg_lane *other)
 {
@@ -348,7 +348,7 @@ static void wait_all(struct pg_writer *writer, struct pg_lane *lane)
     hand_on(writer, lane);
 }
 
-/* Runs the lane's batch while the other lane may commit, and sends its commit once that is over. */
+/* Run the lane's batch while the other lane may commit, and send its commit once that is over. */
 static void work_off(struct pg_writer *writer, struct pg_lane *lane, struct pg_lane *other)
 {
     bool all = apart_has_all(writer->apart);
@@ -402,7 +402,8 @@ enum work_result pg_writer_work(void *context, struct list *list, size_t count, 
     }
     if (lane->commits || (committing && writer->waiting_count > 0))
         return WORK_AGAIN;
-    bool away = writer->lanes[0].reach.reported || writer->lanes[1].reach.reported;
-    return writer->waiting_count > 0 || (away && !worker_stopping(writer->worker)) ? WORK_PENDING
-                                                                                   : WORK_DONE;
+    bool unreachable = writer->lanes[0].reach.reported || writer->lanes[1].reach.reported;
+    return writer->waiting_count > 0 || (unreachable && !worker_stopping(writer->worker))
+               ? WORK_PENDING
+               : WORK_DONE;
 }

@@ -410,15 +410,15 @@ void cache_clear(struct cache *cache)
     start_chains(cache);
 }
 
-size_t cache_mark(const struct cache *cache)
+size_t cache_savepoint(const struct cache *cache)
 {
     return cache->journal_count;
 }
 
-void cache_undo(struct cache *cache, size_t mark)
+void cache_undo(struct cache *cache, size_t savepoint)
 {
-    check(mark <= cache->journal_count);
-    while (cache->journal_count > mark) {
+    check(savepoint <= cache->journal_count);
+    while (cache->journal_count > savepoint) {
         uint32_t place = cache->journal[--cache->journal_count];
         if (place < cache->used) /* not cleared since */
             forget(cache, &cache->entries[place]);

@@ -53,9 +53,9 @@ void cache_forget(struct cache *cache, int64_t id);
 void cache_clear(struct cache *cache);
 
 /* Return the place in the journal of what was put and updated since the last commit. */
-size_t cache_mark(const struct cache *cache);
-/* Forget what was put or updated since the mark; 0: since the last commit. */
-void cache_undo(struct cache *cache, size_t mark);
+size_t cache_savepoint(const struct cache *cache);
+/* Forget what was put or updated since the savepoint; 0: since the last commit. */
+void cache_undo(struct cache *cache, size_t savepoint);
 /* Empty the journal: all of that is there to stay. */
 void cache_commit(struct cache *cache);
 

@@ -11,44 +11,44 @@ static int64_t now_ms(struct store_txn *base)
     return transaction_of(base)->now_ms;
 }
 
-/* Set a mark: a savepoint, and a place in the cache's journal. */
-static enum stk_error mark(struct store_txn *base)
+/* Set one: in SQLite, and in the cache's journal. */
+static enum stk_error savepoint(struct store_txn *base)
 {
     struct transaction *txn = transaction_of(base);
 
-    check(!txn->marked);
-    if (transaction_run(txn, STATEMENT_MARK) != STK_OK)
+    check(!txn->in_savepoint);
+    if (transaction_run(txn, STATEMENT_SAVEPOINT) != STK_OK)
         return STK_STORE;
-    txn->marked = true;
+    txn->in_savepoint = true;
     if (txn->cache != NULL)
-        txn->cache_mark = cache_mark(txn->cache);
+        txn->cache_savepoint = cache_savepoint(txn->cache);
     return STK_OK;
 }
 
-static enum stk_error mark_keep(struct store_txn *base)
+static enum stk_error savepoint_keep(struct store_txn *base)
 {
     struct transaction *txn = transaction_of(base);
 
-    check(txn->marked);
-    txn->marked = false;
+    check(txn->in_savepoint);
+    txn->in_savepoint = false;
     if (transaction_is_gone(txn))
         return STK_ERR;
-    return transaction_run(txn, STATEMENT_MARK_KEEP);
+    return transaction_run(txn, STATEMENT_SAVEPOINT_KEEP);
 }
 
-static enum stk_error mark_undo(struct store_txn *base)
+static enum stk_error savepoint_undo(struct store_txn *base)
 {
     struct transaction *txn = transaction_of(base);
 
-    check(txn->marked);
+    check(txn->in_savepoint);
     txn->floor_known = false;
     if (txn->cache != NULL)
-        cache_undo(txn->cache, txn->cache_mark);
+        cache_undo(txn->cache, txn->cache_savepoint);
     if (txn->touched)
         guards_invalidate(txn->guards);
-    if (!transaction_is_gone(txn) && transaction_run(txn, STATEMENT_MARK_UNDO) != STK_OK)
+    if (!transaction_is_gone(txn) && transaction_run(txn, STATEMENT_SAVEPOINT_UNDO) != STK_OK)
         return STK_STORE;
-    return mark_keep(base);
+    return savepoint_keep(base);
 }
 
 /* Remove every value and end every live token. */
@@ -76,9 +76,9 @@ static void present(struct store_txn *base, const struct claim *claims, size_t c
 
 static const struct store_txn_impl operation_impl = {
     .now_ms = now_ms,
-    .mark = mark,
-    .mark_keep = mark_keep,
-    .mark_undo = mark_undo,
+    .savepoint = savepoint,
+    .savepoint_keep = savepoint_keep,
+    .savepoint_undo = savepoint_undo,
     .resource = resources_find,
     .resource_make = resources_make,
     .fence_put = resources_fence_put,
@@ -132,9 +132,9 @@ void operations_free(struct transaction *txn)
 void operation_run(struct transaction *txn, struct store_op *op)
 {
     op->error = op->run(op, &txn->base);
-    if (txn->marked && !txn->failed)
-        (void)mark_keep(&txn->base);
-    txn->marked = false;
+    if (txn->in_savepoint && !txn->failed)
+        (void)savepoint_keep(&txn->base);
+    txn->in_savepoint = false;
     txn->claims = NULL;
     txn->claims_count = 0;
     txn->last_rowid = 0;

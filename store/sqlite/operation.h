@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an operation may do inside the store's transaction: the table behind txn.h and sql.h, put
  * together from resources.c, values.c, receipts.c, guards.c and sql.c; and what lasts as long as
- * one operation does: its mark, its claims, the time that its SQL has taken. */
+ * one operation does: its savepoint, its claims, the time that its SQL has taken. */
 #ifndef STOCKADE_STORE_SQLITE_OPERATION_H
 #define STOCKADE_STORE_SQLITE_OPERATION_H
 

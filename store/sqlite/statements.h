@@ -8,9 +8,9 @@
     X(BEGIN_READ, "BEGIN")                                                                         \
     X(COMMIT, "COMMIT")                                                                            \
     X(ROLLBACK, "ROLLBACK")                                                                        \
-    X(MARK, "SAVEPOINT stockade_mark")                                                             \
-    X(MARK_KEEP, "RELEASE stockade_mark")                                                          \
-    X(MARK_UNDO, "ROLLBACK TO stockade_mark")                                                      \
+    X(SAVEPOINT, "SAVEPOINT stockade_savepoint")                                                   \
+    X(SAVEPOINT_KEEP, "RELEASE stockade_savepoint")                                                \
+    X(SAVEPOINT_UNDO, "ROLLBACK TO stockade_savepoint")                                            \
     X(DATA_VERSION, "PRAGMA data_version")                                                         \
     X(FLOOR, "SELECT value FROM stockade_meta WHERE key = 'floor'")                                \
     X(FIND, "SELECT id, token, state, type FROM stockade_resource WHERE name = ?1")                \

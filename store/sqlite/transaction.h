@@ -68,8 +68,8 @@ struct transaction {
 
     /* The operation under way. */
     bool touched; /* it has changed what sqlite3_total_changes does not count (DDL) */
-    bool marked;
-    size_t cache_mark;
+    bool in_savepoint;
+    size_t cache_savepoint;
     struct buf owner;           /* of the lease read last: may go straight into the next put */
     const struct claim *claims; /* presented by it */
     size_t claims_count;

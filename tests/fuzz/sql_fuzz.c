@@ -144,7 +144,7 @@ static void on_columns(void *context, const char *const *names, size_t count)
         *sum = (char)(*sum + (char)strlen(names[i]));
 }
 
-/* As the engine does it: marked, and undone where a statement fails. */
+/* As the engine does it: in a savepoint, and undone where a statement fails. */
 static enum stk_error run_input(struct input *input, struct store_txn *txn)
 {
     static const struct claim claim = {.resource = {"sku:1", 5}, .token = 1};
@@ -155,7 +155,7 @@ static enum stk_error run_input(struct input *input, struct store_txn *txn)
     if (input->under_token)
         txn_present(txn, &claim, 1);
     if (writes)
-        check(txn_mark(txn) == STK_OK);
+        check(txn_savepoint(txn) == STK_OK);
     for (size_t i = 0; i < input->statements_count && error == STK_OK; i++) {
         struct sql_call call = {.statement = input->statements[i].text,
                                 .params = input->statements[i].params,
@@ -173,7 +173,7 @@ static enum stk_error run_input(struct input *input, struct store_txn *txn)
     }
     if (error == STK_STORE || !writes)
         return error;
-    return error == STK_OK && input->keep ? txn_mark_keep(txn) : txn_mark_undo(txn);
+    return error == STK_OK && input->keep ? txn_savepoint_keep(txn) : txn_savepoint_undo(txn);
 }
 
 /* Operations. */

@@ -165,7 +165,7 @@ void memory_receipt_remove(struct memory_rows *rows, struct row *row, struct kep
 
 /* Undoing. */
 
-size_t memory_rows_mark(struct memory_rows *rows, bool writes)
+size_t memory_rows_savepoint(struct memory_rows *rows, bool writes)
 {
     rows->operation++;
     rows->writes = writes;
@@ -200,9 +200,9 @@ static void undo_one(struct memory_rows *rows, struct undo *undo)
     }
 }
 
-void memory_rows_undo(struct memory_rows *rows, size_t mark)
+void memory_rows_undo(struct memory_rows *rows, size_t savepoint)
 {
-    while (rows->log_count > mark)
+    while (rows->log_count > savepoint)
         undo_one(rows, &rows->log[--rows->log_count]);
 }
 
@@ -232,13 +232,13 @@ static unsigned draw(struct memory_rows *rows, unsigned below)
 
 static void rehearse(struct memory_rows *rows, struct store_op *op, bool writes)
 {
-    size_t mark = memory_rows_mark(rows, writes);
+    size_t savepoint = memory_rows_savepoint(rows, writes);
 
     rows->calls_until_stop = draw(rows, STOP_CALLS_MAX);
     (void)op->run(op, &rows->txn);
     rows->calls_until_stop = 0;
-    rows->marked = rows->stopped = false;
-    memory_rows_undo(rows, mark);
+    rows->in_savepoint = rows->stopped = false;
+    memory_rows_undo(rows, savepoint);
 }
 
 void memory_rows_run(struct memory_rows *rows, struct list *batch, bool writes, int64_t now_ms)
@@ -249,11 +249,11 @@ void memory_rows_run(struct memory_rows *rows, struct list *batch, bool writes, 
             rehearse(rows, list_entry(at, struct store_op, link), writes);
     for (struct list *at = batch->next; at != batch; at = at->next) {
         struct store_op *op = list_entry(at, struct store_op, link);
-        size_t mark = memory_rows_mark(rows, writes);
+        size_t savepoint = memory_rows_savepoint(rows, writes);
         op->error = op->run(op, &rows->txn);
-        rows->marked = false;
+        rows->in_savepoint = false;
         if (op->error != STK_OK)
-            memory_rows_undo(rows, mark);
+            memory_rows_undo(rows, savepoint);
     }
 }
 

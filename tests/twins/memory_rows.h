@@ -81,8 +81,8 @@ struct memory_rows {
     size_t retired_room;
     uint64_t operation;
     int64_t now_ms; /* of the batch */
-    bool writes, marked;
-    size_t mark;
+    bool writes, in_savepoint;
+    size_t savepoint;
     int calls_left; /* until one fails; 0: none does */
     bool failed;    /* it has come to that */
     uint64_t chance;
@@ -97,11 +97,11 @@ extern const struct store_txn_impl memory_txn_impl;
 /* No rows yet; transactions on them run `impl`. */
 struct memory_rows *memory_rows_new(const struct store_txn_impl *impl);
 void memory_rows_free(struct memory_rows *rows);
-/* Begin an operation, or a part of one, and return a mark down to which its changes can be undone.
- * A write by an operation that does not say `writes` is a bug. */
-size_t memory_rows_mark(struct memory_rows *rows, bool writes);
-/* Undo all that was done since the mark; 0: since the last commit. */
-void memory_rows_undo(struct memory_rows *rows, size_t mark);
+/* Begin an operation, or a part of one, and return a savepoint down to which its changes can be
+ * undone. A write by an operation that does not say `writes` is a bug. */
+size_t memory_rows_savepoint(struct memory_rows *rows, bool writes);
+/* Undo all that was done since the savepoint; 0: since the last commit. */
+void memory_rows_undo(struct memory_rows *rows, size_t savepoint);
 void memory_rows_commit(struct memory_rows *rows);
 
 /* Run the operations of a batch at this time. Each has its error after; what a failed one did is

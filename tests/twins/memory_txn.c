@@ -34,38 +34,38 @@ static int64_t rows_now_ms(struct store_txn *txn)
     return of(txn)->now_ms;
 }
 
-static enum stk_error rows_mark(struct store_txn *txn)
+static enum stk_error rows_savepoint(struct store_txn *txn)
 {
     struct memory_rows *rows = of(txn);
 
     if (fails(txn))
         return STK_STORE;
-    check(!rows->marked);
-    rows->marked = true;
-    rows->mark = memory_rows_mark(rows, rows->writes);
+    check(!rows->in_savepoint);
+    rows->in_savepoint = true;
+    rows->savepoint = memory_rows_savepoint(rows, rows->writes);
     return STK_OK;
 }
 
-static enum stk_error rows_mark_keep(struct store_txn *txn)
+static enum stk_error rows_savepoint_keep(struct store_txn *txn)
 {
     struct memory_rows *rows = of(txn);
 
     if (fails(txn))
         return STK_STORE;
-    check(rows->marked);
-    rows->marked = false;
+    check(rows->in_savepoint);
+    rows->in_savepoint = false;
     return STK_OK;
 }
 
-static enum stk_error rows_mark_undo(struct store_txn *txn)
+static enum stk_error rows_savepoint_undo(struct store_txn *txn)
 {
     struct memory_rows *rows = of(txn);
 
     if (fails(txn))
         return STK_STORE;
-    check(rows->marked);
-    rows->marked = false;
-    memory_rows_undo(rows, rows->mark);
+    check(rows->in_savepoint);
+    rows->in_savepoint = false;
+    memory_rows_undo(rows, rows->savepoint);
     return STK_OK;
 }
 
@@ -653,9 +653,9 @@ static enum stk_error rows_resources_due(struct store_txn *txn, int64_t before_m
 
 const struct store_txn_impl memory_txn_impl = {
     .now_ms = rows_now_ms,
-    .mark = rows_mark,
-    .mark_keep = rows_mark_keep,
-    .mark_undo = rows_mark_undo,
+    .savepoint = rows_savepoint,
+    .savepoint_keep = rows_savepoint_keep,
+    .savepoint_undo = rows_savepoint_undo,
     .resource = rows_resource,
     .resource_make = rows_resource_make,
     .fence_put = rows_fence_put,

@@ -49,7 +49,7 @@ void sql_prepare(struct request *request)
         plan_refuse(request, STK_ERR, "DDL is no part of a transaction here: send it alone");
     } else {
         request->plan.only_step.sql_right = SQL_MAY_DEFINE;
-        request->plan.marked = true;
+        request->plan.needs_savepoint = true;
         request->order = ORDER_WRITE;
     }
 }

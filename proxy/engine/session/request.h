@@ -57,8 +57,8 @@ struct plan {
     uint64_t fingerprint; /* of all but the tokens, where there is an id */
     int64_t sql_limit_ms; /* of each statement */
     bool whole;           /* a transaction: replies in an array, or one error */
-    bool marked;          /* has a mark to go back to where it fails halfway; else, where a
-                             transaction fails, its batch is rolled back and run without it */
+    bool needs_savepoint; /* to go back to where it fails halfway; else, where a transaction
+                             fails, its batch is rolled back and run without it */
     bool judged_first;    /* SQL may act under any claim: all are judged before the first step */
     bool has_values;      /* the tokens of some claims are to be found by their values first */
     bool refused;         /* the reply says why */

@@ -31,8 +31,9 @@
     "value NX PX ms, GET, PTTL, TTL, EXISTS, DEL and the scripts of lock libraries, outside of "   \
     "MULTI"
 
-/* A mark costs each transaction a tenth; going without costs the batch of one that fails a lot. */
-#define MARKS_AFTER_FAILURE 1000
+/* A savepoint costs each transaction a tenth; going without costs the batch of one that fails a
+ * lot. */
+#define SAVEPOINTS_AFTER_FAILURE 1000
 
 /* Made: from arguments to claims and steps, on the loop's thread. */
 
@@ -257,8 +258,8 @@ static bool make_fenced_all(struct request *request)
         return plan_refuse(request, STK_ERR, "FENCEDALL takes a data command or SQL, not %s",
                            step->command->name);
     step->sql_right = SQL_MAY_WRITE;
-    plan->marked = step->command->flags & COMMAND_SQL;
-    request->order = plan->id.len > 0 || plan->marked ? ORDER_WRITE : step->command->order;
+    plan->needs_savepoint = step->command->flags & COMMAND_SQL;
+    request->order = plan->id.len > 0 || plan->needs_savepoint ? ORDER_WRITE : step->command->order;
     return true;
 }
 
@@ -321,8 +322,8 @@ void plan_join(struct request *request, struct request *const *queued, size_t co
         if (part->id.len > 0)
             plan->id = part->id;
     }
-    plan->marked = plan->judged_first || engine->marks_left > 0;
-    engine->marks_left -= engine->marks_left > 0;
+    plan->needs_savepoint = plan->judged_first || engine->savepoints_left > 0;
+    engine->savepoints_left -= engine->savepoints_left > 0;
     for (size_t i = 0; i < count; i++)
         if (!all_claimed(request, &plan->steps[i]))
             return;
@@ -457,12 +458,12 @@ static enum stk_error find_tokens(struct request *request, struct store_txn *txn
 static enum stk_error apply(struct request *request, struct store_txn *txn)
 {
     const struct plan *plan = &request->plan;
-    bool marked = plan->marked && request->op.writes;
+    bool in_savepoint = plan->needs_savepoint && request->op.writes;
     enum stk_error error;
 
     if (plan->claims_count > 0)
         txn_present(txn, plan->claims, plan->claims_count);
-    if (marked && failed(txn_mark(txn)))
+    if (in_savepoint && failed(txn_savepoint(txn)))
         return error;
     error = plan->whole ? run_steps(request, txn) : run_step(request, txn, &plan->steps[0]);
     if (error == STK_BUSY)
@@ -470,10 +471,10 @@ static enum stk_error apply(struct request *request, struct store_txn *txn)
     if (error != STK_OK)
         return error;
     if (request->verdict != STK_OK || reply_is_error(&request->reply, 0))
-        return marked ? txn_mark_undo(txn) : plan->whole ? STK_ERR : STK_OK;
+        return in_savepoint ? txn_savepoint_undo(txn) : plan->whole ? STK_ERR : STK_OK;
     if (plan->id.len > 0 && failed(remember(request, txn)))
         return error;
-    return marked ? txn_mark_keep(txn) : STK_OK;
+    return in_savepoint ? txn_savepoint_keep(txn) : STK_OK;
 }
 
 /* Run the steps of a transaction until one fails: then its error is the whole reply. */
@@ -697,7 +698,7 @@ static void done(struct store_op *op)
             note_writes(request);
     }
     if (request->plan.whole && reply_is_error(&request->reply, 0))
-        request->engine->marks_left = MARKS_AFTER_FAILURE;
+        request->engine->savepoints_left = SAVEPOINTS_AFTER_FAILURE;
     else if (request->plan.whole)
         counters->transactions_committed += !request->replayed;
     request_finish(request);

@@ -213,10 +213,10 @@ CACHE_TEST(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_el
     put(cache, "updated before", 2, 1);
     put(cache, "updated after", 3, 1);
     cache_commit(cache);
-    assert_int_equal(cache_mark(cache), 0);
+    assert_int_equal(cache_savepoint(cache), 0);
     put(cache, "put before", 4, 1);
     update(cache, 2, 2);
-    size_t mark = cache_mark(cache);
+    size_t mark = cache_savepoint(cache);
     put(cache, "put after", 5, 1);
     update(cache, 3, 2);
     update(cache, 5, 2);
@@ -227,7 +227,7 @@ CACHE_TEST(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_el
     assert_true(has(cache, "put before", 1));
     assert_false(has(cache, "updated after", 0));
     assert_false(has(cache, "put after", 0));
-    assert_int_equal(cache_mark(cache), mark);
+    assert_int_equal(cache_savepoint(cache), mark);
     put(cache, "put after", 5, 7);
     cache_undo(cache, 0);
     assert_true(has(cache, "committed", 1));
@@ -245,7 +245,7 @@ CACHE_TEST(an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanw
     put(cache, "b", 2, 1);
     cache_commit(cache);
     update(cache, 1, 2);
-    size_t mark = cache_mark(cache);
+    size_t mark = cache_savepoint(cache);
     cache_clear(cache);
     put(cache, "a", 1, 3);
     cache_undo(cache, mark);

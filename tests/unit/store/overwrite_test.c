@@ -127,14 +127,14 @@ SQLITE_TEST(an_operation_that_has_overwritten_and_fails_is_undone)
 AFTER_A_TEST(an_overwrite_is_undone_to_its_mark, "b-two!", "c-zero")
 {
     assert_true(overwrite(txn, "r", "b-one!"));
-    assert_ok(txn_mark(txn));
+    assert_ok(txn_savepoint(txn));
     assert_true(overwrite(txn, "r", "wrong!"));
     assert_true(overwrite(txn, "c", "wrong!"));
-    assert_ok(txn_mark_undo(txn));
+    assert_ok(txn_savepoint_undo(txn));
     assert_string_equal(rig_get(txn, "r"), "b-one!");
-    assert_ok(txn_mark(txn));
+    assert_ok(txn_savepoint(txn));
     rig_set(txn, "r", "b-two!");
-    assert_ok(txn_mark_keep(txn));
+    assert_ok(txn_savepoint_keep(txn));
 }
 
 /* What the writer knows of a length is of no use after an undo: "r" is shorter, then longer. */

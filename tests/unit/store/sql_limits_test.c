@@ -188,10 +188,10 @@ static enum stk_error set_key(struct store_txn *txn, void *name)
 static enum stk_error marked(struct store_txn *txn, void *arg)
 {
     rig_set(txn, "marked", "value");
-    if (txn_mark(txn) != STK_OK)
+    if (txn_savepoint(txn) != STK_OK)
         return STK_STORE;
     enum stk_error error = sql_body(txn, arg);
-    return error == STK_OK ? txn_mark_keep(txn) : txn_mark_undo(txn);
+    return error == STK_OK ? txn_savepoint_keep(txn) : txn_savepoint_undo(txn);
 }
 
 static const char *key(struct rig *rig, const char *name)

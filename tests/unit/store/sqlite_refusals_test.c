@@ -153,7 +153,7 @@ static enum stk_error put_receipts(struct store_txn *txn, void *arg)
         failed(txn_receipt_put(txn, &row, bytes_of("other"), &receipt)) || missed("free") ||
         failed(txn_receipt_put(txn, &row, bytes_of("other"), &receipt)))
         return error;
-    return txn_mark(txn);
+    return txn_savepoint(txn);
 }
 
 static enum stk_error use_marks(struct store_txn *txn, void *arg)
@@ -162,12 +162,12 @@ static enum stk_error use_marks(struct store_txn *txn, void *arg)
     struct resource row;
 
     (void)arg;
-    if (failed(txn_mark(txn)) || missed("string") ||
-        failed(txn_string_put(txn, &row, bytes_of("undone"))) || failed(txn_mark_undo(txn)) ||
-        failed(txn_mark(txn)) || missed("string") ||
+    if (failed(txn_savepoint(txn)) || missed("string") ||
+        failed(txn_string_put(txn, &row, bytes_of("undone"))) || failed(txn_savepoint_undo(txn)) ||
+        failed(txn_savepoint(txn)) || missed("string") ||
         failed(txn_string_put(txn, &row, bytes_of("kept"))))
         return error;
-    return txn_mark_keep(txn);
+    return txn_savepoint_keep(txn);
 }
 
 static enum stk_error sweep(struct store_txn *txn, void *arg)

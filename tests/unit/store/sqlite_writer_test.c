@@ -33,10 +33,10 @@ static void end_the_transaction(struct store_txn *txn)
 static enum stk_error end_and_say_so(struct store_txn *txn, void *arg)
 {
     (void)add_one(txn, "bad");
-    assert_ok(txn_mark(txn));
+    assert_ok(txn_savepoint(txn));
     (void)add_one(txn, arg);
     end_the_transaction(txn);
-    assert_int_equal(txn_mark_undo(txn), STK_ERR);
+    assert_int_equal(txn_savepoint_undo(txn), STK_ERR);
     return STK_GUARDED;
 }
 
@@ -50,7 +50,7 @@ static enum stk_error end_and_overlook_it(struct store_txn *txn, void *arg)
     /* Nothing works any more; above all, nothing commits by itself. */
     assert_int_equal(txn_string_put(txn, &resource, BYTES_LITERAL("v")), STK_STORE);
     assert_int_equal(txn_field_remove(txn, &resource, BYTES_LITERAL("f"), &found), STK_STORE);
-    assert_int_equal(txn_mark(txn), STK_STORE);
+    assert_int_equal(txn_savepoint(txn), STK_STORE);
     return STK_OK;
 }
 
@@ -224,7 +224,7 @@ static enum stk_error claims_are_gone(struct store_txn *txn, void *arg)
     struct transaction *own = (struct transaction *)txn;
     static const struct claim claim = {.token = 1};
 
-    assert_true(own->claims == NULL && own->claims_count == 0 && !own->marked);
+    assert_true(own->claims == NULL && own->claims_count == 0 && !own->in_savepoint);
     own->claims = &claim;
     own->claims_count = 1;
     (void)add_one(txn, arg);

@@ -98,9 +98,9 @@ static enum stk_error set_a_and_fail(struct store_txn *txn, void *arg)
 
 static enum stk_error set_a_and_undo(struct store_txn *txn, void *arg)
 {
-    assert_ok(txn_mark(txn));
+    assert_ok(txn_savepoint(txn));
     (void)set_a_and_fail(txn, arg);
-    return txn_mark_undo(txn);
+    return txn_savepoint_undo(txn);
 }
 
 SQLITE_TEST(a_writer_does_not_remember_what_was_undone)

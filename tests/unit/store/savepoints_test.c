@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks, in both stores: what an operation does after one can be undone, what it did before stays.
+/* Savepoints, in both stores: what an operation does after one can be undone, what it did before
+ * stays.
  */
 #include "tests/unit/store/rig.h"
 
@@ -43,10 +44,10 @@ static void undo(struct store_txn *txn)
     expect_as_before(txn);
     rig_set(txn, "kept", "1");
     for (int i = 0; i < 3; i++) {
-        assert_ok(txn_mark(txn));
+        assert_ok(txn_savepoint(txn));
         do_everything(txn);
         assert_int_equal(rig_find(txn, "a").fence.token, 2);
-        assert_ok(txn_mark_undo(txn));
+        assert_ok(txn_savepoint_undo(txn));
         expect_as_before(txn);
         assert_string_equal(rig_get(txn, "kept"), "1");
     }
@@ -67,13 +68,13 @@ BOTH_TEST(what_follows_a_mark_is_undone_and_what_was_before_stays)
 
 static void keep(struct store_txn *txn)
 {
-    assert_ok(txn_mark(txn));
+    assert_ok(txn_savepoint(txn));
     do_everything(txn);
-    assert_ok(txn_mark_keep(txn));
+    assert_ok(txn_savepoint_keep(txn));
     /* A second one undoes its own part only. */
-    assert_ok(txn_mark(txn));
+    assert_ok(txn_savepoint(txn));
     rig_grant(txn, "a", "again");
-    assert_ok(txn_mark_undo(txn));
+    assert_ok(txn_savepoint_undo(txn));
 }
 
 static void look_kept(struct store_txn *txn)
@@ -94,10 +95,10 @@ BOTH_TEST(what_is_kept_stays)
 static void undo_a_flush(struct store_txn *txn)
 {
     rig_receipt_put(txn, "a", "id");
-    assert_ok(txn_mark(txn));
+    assert_ok(txn_savepoint(txn));
     assert_ok(txn_flush(txn));
     assert_int_equal(rig_find(txn, "a").fence.state, FENCE_REVOKED);
-    assert_ok(txn_mark_undo(txn));
+    assert_ok(txn_savepoint_undo(txn));
     expect_as_before(txn);
     assert_string_equal(rig_receipt(txn, "a", "id"), "reply to id");
 }
@@ -120,7 +121,7 @@ BOTH_WRITE_TEST(sweeps_and_the_floor_they_raise_are_undone)
     rig_grant(txn, "last", "o");
     rig_receipt_put(txn, "last", "id");
     rig_release(txn, "last");
-    assert_ok(txn_mark(txn));
+    assert_ok(txn_savepoint(txn));
     assert_ok(txn_sweep_resources(txn, INT64_MAX, 0, 100, &after, &removed, &more));
     assert_int_equal(removed, 1);
     assert_int_equal(rig_find(txn, "gone").id, 0);
@@ -128,7 +129,7 @@ BOTH_WRITE_TEST(sweeps_and_the_floor_they_raise_are_undone)
     assert_ok(txn_sweep_receipts(txn, INT64_MAX, 100, &removed, &more));
     assert_int_equal(removed, 1);
     assert_int_equal(rig_lease(txn, "last").receipts_gone, 1);
-    assert_ok(txn_mark_undo(txn));
+    assert_ok(txn_savepoint_undo(txn));
     assert_int_equal(rig_find(txn, "gone").fence.token, 2);
     assert_int_equal(rig_find(txn, "elsewhere").fence.floor, floor);
     assert_string_equal(rig_receipt(txn, "last", "id"), "reply to id");
@@ -139,7 +140,7 @@ BOTH_WRITE_TEST(sweeps_and_the_floor_they_raise_are_undone)
 
 static enum stk_error leave_a_mark(struct store_txn *txn, void *arg)
 {
-    assert_ok(txn_mark(txn));
+    assert_ok(txn_savepoint(txn));
     rig_set(txn, arg, "1");
     return STK_OK;
 }
@@ -176,10 +177,10 @@ BOTH_TEST(a_mark_ends_with_its_operation)
 
 static void read_marked(struct store_txn *txn)
 {
-    assert_ok(txn_mark(txn));
+    assert_ok(txn_savepoint(txn));
     expect_as_before(txn);
-    assert_ok(txn_mark_undo(txn));
-    assert_ok(txn_mark(txn));
+    assert_ok(txn_savepoint_undo(txn));
+    assert_ok(txn_savepoint(txn));
     expect_as_before(txn);
 }
 
