@@ -91,26 +91,19 @@ static void list_table_print(const stk_reply *guards)
     static const char *const head[COLUMNS] = {"TABLE", "COLUMN", "PREFIX", "STATE"};
     size_t count = stk_reply_count(guards), cells = (count + 1) * COLUMNS;
     const char **all = mem_zalloc(cells * sizeof *all);
-    struct buf *texts = mem_zalloc(cells * sizeof *texts);
+    char(*texts)[TERM_NAME_MAX + 1] = mem_zalloc(cells * sizeof *texts);
     struct term term;
 
     for (size_t i = 0; i < cells; i++) {
         size_t row = i / COLUMNS, column = i % COLUMNS;
-        if (row == 0) {
-            all[i] = head[column];
-            continue;
-        }
-        buf_append_bytes(&texts[i],
-                         answer_entry_text(stk_reply_at(guards, row - 1), names[column]));
-        buf_append(&texts[i], "", 1);
-        all[i] = texts[i].data;
+        all[i] = row == 0
+                     ? head[column]
+                     : term_name(answer_entry_text(stk_reply_at(guards, row - 1), names[column]),
+                                 TERM_NAME_MAX, texts[i]);
     }
     term_open(&term);
     if (count > 0) {
         term_table(&term, all, count + 1, COLUMNS);
-    }
-    for (size_t i = 0; i < cells; i++) {
-        buf_free(&texts[i]);
     }
     free(texts);
     free(all);

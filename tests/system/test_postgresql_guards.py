@@ -895,6 +895,18 @@ def test_the_tool_guards_tables(rig, tool, database, tmp_path):
     assert tool.run("guard", "create", "inventory", "sku").returncode == 2
 
 
+def test_the_tool_shows_no_name_as_it_is(tool, tmp_path):
+    """A name may hold what a terminal takes for an order."""
+    file, name = tmp_path / "shop.db", "stock\x1b[2J"
+    where = ["--store", f"sqlite:{file}"]
+    assert tool.output("guard", "list", *where) == ""  # makes the store
+    with contextlib.closing(sqlite3.connect(file)) as link:
+        link.execute(f'CREATE TABLE "{name}"(sku TEXT PRIMARY KEY)')
+    assert tool.output("guard", "create", name, "sku", "sku:", *where) == ""
+    assert tool.output("guard", "list", *where).split()[4] == "stock\\x1b[2J"
+    assert json.loads(tool.output("guard", "list", "--json", *where))[0]["table"] == name
+
+
 def test_programs_with_sql_of_their_own_sell_no_more_than_there_is(rig, postgres):
     """20 programs read, decide and write each in a transaction of its own, on leases of two
     daemons, while leases are revoked."""
