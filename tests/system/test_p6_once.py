@@ -39,6 +39,22 @@ def test_an_id_used_for_another_command_is_an_error_and_changes_nothing(client, 
     assert client("GET", key) == b"a"
 
 
+def test_an_id_used_for_a_transaction_is_not_that_of_its_only_write(client, token, key):
+    """The one replies with an array, the other does not."""
+    write = ("FENCED", token, "ID", "r1", "INCRBY", key, 5)
+    assert client(*write) == 5
+    client("MULTI")
+    client(*write)
+    client.refused("ERR", "EXEC", text="this ID was used for another command")
+    write = ("FENCED", token, "ID", "r2", "INCRBY", key, 5)
+    for _ in range(2):
+        client("MULTI")
+        client(*write)
+        assert client("EXEC") == [10]
+    client.refused("ERR", *write, text="this ID was used for another command")
+    assert client("GET", key) == b"10"
+
+
 def test_a_refused_write_leaves_no_trace(client, token, key):
     client.refused("RANGE", "FENCED", token, "ID", "r1", "DECRBY", key, 1, "MIN", 0)
     assert client("RECEIPT", key, token, "r1") is None

@@ -168,7 +168,8 @@ static void hash_bytes(XXH3_state_t *hash, struct bytes bytes)
     XXH3_64bits_update(hash, bytes.data, bytes.len);
 }
 
-/* What makes a repeat the same request: everything but the tokens, which a repeat may have anew. */
+/* What makes a repeat the same request: everything but the tokens, which a repeat may have anew. A
+ * transaction of one step is not that step alone: it replies with an array. */
 static void take_fingerprint(struct plan *plan)
 {
     if (plan->id.len == 0)
@@ -182,6 +183,8 @@ static void take_fingerprint(struct plan *plan)
         for (size_t j = 0; j < plan->steps[i].argc; j++)
             hash_bytes(hash, plan->steps[i].argv[j]);
     }
+    if (plan->whole && plan->steps_count == 1)
+        hash_bytes(hash, BYTES_LITERAL("MULTI"));
     plan->fingerprint = XXH3_64bits_digest(hash);
     XXH3_freeState(hash);
 }
