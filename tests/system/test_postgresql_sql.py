@@ -89,7 +89,8 @@ ATTEMPTS = {
         "SELECT set_config('session_replication_role', 'replica', true)", "SHOW role"],
     "its transaction": [
         "COMMIT", "ROLLBACK", "BEGIN", "SAVEPOINT x", "ROLLBACK TO SAVEPOINT stockade_savepoint",
-        "RELEASE SAVEPOINT stockade_savepoint", "PREPARE TRANSACTION 'x'", "COMMIT AND CHAIN", "END",
+        "RELEASE SAVEPOINT stockade_savepoint", "PREPARE TRANSACTION 'x'", "COMMIT AND CHAIN",
+        "END",
         "SELECT set_config('transaction_isolation', 'serializable', true)", "VACUUM", "CHECKPOINT",
         "SET CONSTRAINTS ALL DEFERRED", "LOCK TABLE t", "LOCK TABLE stockade.meta"],
     "its session": [
