@@ -40,6 +40,16 @@ void unit_test_add(const char *name, CMUnitTestFunction run, CMFixtureFunction s
  * NULL. */
 void unit_test_around_all(CMFixtureFunction setup, CMFixtureFunction teardown);
 
+/* Note that none of the program's tests begins a thread. ThreadSanitizer then skips all of them: it
+ * would take long and find nothing. Elsewhere the program fails if one was begun. */
+void unit_test_one_thread(void);
+
+#define TESTS_HAVE_ONE_THREAD                                                                      \
+    __attribute__((constructor)) static void tests_have_one_thread(void)                           \
+    {                                                                                              \
+        unit_test_one_thread();                                                                    \
+    }
+
 #define TEST(name)                                                                                 \
     static void name(void);                                                                        \
     static void name##_run(void **state)                                                           \

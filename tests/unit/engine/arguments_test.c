@@ -3,6 +3,8 @@
  * at a limit is refused beyond it; and connections look at themselves and at each other. */
 #include "tests/unit/engine/says.h"
 
+TESTS_HAVE_ONE_THREAD
+
 enum { LARGE_BYTES = 15 << 20 };
 
 static void assert_has(struct world *world, int client, const char *line, const char *part)

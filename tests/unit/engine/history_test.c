@@ -10,6 +10,8 @@
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
 
+TESTS_HAVE_ONE_THREAD
+
 #define WALL_MS 1000000 /* of the world's clock at its beginning */
 
 /* The i-th newest grant of the resource. */

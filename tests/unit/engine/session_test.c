@@ -3,6 +3,8 @@
 #include "proxy/engine/session/session.h"
 #include "tests/unit/engine/says.h"
 
+TESTS_HAVE_ONE_THREAD
+
 UNFENCED_TEST(commands_of_one_connection_take_effect_in_order)
 {
     assert_says(world, 1, "GET k\r\nSET k 1\r\nGET k\r\nPING\r\nSET k 2\r\nSET k 3\r\nGET k",

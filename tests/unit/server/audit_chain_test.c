@@ -9,6 +9,8 @@
 #include "fence/base/mem.h"
 #include "proxy/server/audit/judge.h"
 
+TESTS_HAVE_ONE_THREAD
+
 enum { LINES = 100000, CHANGES = 10 };
 
 /* A chain as one file would have it. */

@@ -6,6 +6,8 @@
 
 #include "tests/unit/store/rig.h"
 
+TESTS_HAVE_ONE_THREAD
+
 enum { HOLDS = 1 << 18 };
 
 static int make_cache(void **state)

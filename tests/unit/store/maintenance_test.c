@@ -11,6 +11,8 @@
 #include "store/transfer.h"
 #include "tests/unit/store/rig.h"
 
+TESTS_HAVE_ONE_THREAD
+
 enum { VALUES = 4, VALUE_BYTES = 3000, CALLS_MAX = 20000 };
 
 enum work { BACKUP, RESTORE, AUDIT };

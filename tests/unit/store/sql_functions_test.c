@@ -5,6 +5,8 @@
 #include "tests/unit/store/plain.h"
 #include "tests/unit/test.h"
 
+TESTS_HAVE_ONE_THREAD
+
 enum { ROUNDS = 40000 };
 
 static uint32_t draw(uint64_t *seed, uint32_t below)

@@ -9,6 +9,8 @@
 #include "store/sqlite/sql_memory.h"
 #include "tests/unit/deadline.h"
 
+TESTS_HAVE_ONE_THREAD
+
 #define ENDLESS "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
 
 SQLITE_TEST(a_statement_is_stopped_when_its_time_is_over)

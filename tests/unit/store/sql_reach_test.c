@@ -4,6 +4,8 @@
  * open a guarded row: the current one of its own resource, and no other. */
 #include "tests/unit/store/sql_rig.h"
 
+TESTS_HAVE_ONE_THREAD
+
 /* All that Stockade keeps in the file, and its schema. */
 static const char own_state[] =
     "SELECT * FROM sqlite_schema WHERE lower(name) GLOB 'stockade_*' ORDER BY name;"

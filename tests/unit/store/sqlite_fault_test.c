@@ -7,6 +7,8 @@
 #include "store/sqlite/reader.h"
 #include "tests/unit/store/rig.h"
 
+TESTS_HAVE_ONE_THREAD
+
 enum { LARGE_BYTES = 24 << 20 }; /* more than the writer's page cache holds */
 
 /* A value of the given size, so large that a statement writes to the WAL before the commit. */

@@ -5,6 +5,8 @@
 #include "tests/disk/fault_memory.h"
 #include "tests/unit/store/rig.h"
 
+TESTS_HAVE_ONE_THREAD
+
 SQLITE_TEST(a_store_that_cannot_be_opened_for_lack_of_memory_says_so)
 {
     char why[256];

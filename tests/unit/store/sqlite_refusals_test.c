@@ -10,6 +10,8 @@
 #include "store/sqlite/transaction.h"
 #include "tests/unit/store/rig.h"
 
+TESTS_HAVE_ONE_THREAD
+
 enum { STEPS = 8, PLACES_MAX = 5000 };
 
 /* Makes SQLite fail at the n-th permission that it asks for, or after n times eight steps, and from

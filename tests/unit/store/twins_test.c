@@ -3,6 +3,8 @@
  * through operations that fail, commits that fail, and commits by another program. */
 #include "tests/unit/store/twins.h"
 
+TESTS_HAVE_ONE_THREAD
+
 enum { SEEDS = 12, ROUNDS = 60, BATCH = 8 };
 
 /* Run the batch on one store, and add its outcome as text. */
