@@ -146,6 +146,7 @@ def outcomes(tmp_path_factory):
     return {name: found[f"test_{number}"] for number, name in enumerate(CASES)}
 
 
+@pytest.mark.xdist_group("late")  # they look at one run
 @pytest.mark.parametrize("name", CASES)
 def test_only_what_a_stall_explains_is_tried_again(outcomes, name):
     tries, passed, why = outcomes[name]
