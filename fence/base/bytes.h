@@ -34,9 +34,6 @@ bool bytes_equal_nocase(struct bytes a, const char *text);
 int bytes_compare(struct bytes a, struct bytes b);
 /* Read the whole of `text` as a signed decimal. False: it is not one, or does not fit. */
 bool bytes_to_int64(struct bytes text, int64_t *value);
-/* Match Redis's glob (* ? [a-z] [^a] and backslash): binary-safe, at most pattern times text steps.
- */
-bool bytes_match_glob(struct bytes pattern, struct bytes text);
 
 /* All zero is an empty buffer. Owned by whoever holds the struct; buf_free when done. */
 struct buf {

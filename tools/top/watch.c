@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fence/base/clock.h"
+#include "fence/base/glob.h"
 #include "fence/base/mem.h"
 #include "tools/answer.h"
 #include "tools/term.h"
@@ -256,16 +257,11 @@ static enum watch_result ask_next(struct watch *watch)
 
 /* What is shown, and in which order. */
 
-static bool passes(const struct watch *watch, const struct watch_lease *lease)
+/* `glob`: of the filter; NULL: it is a part of a name. */
+static bool passes(const struct watch *watch, const struct glob *glob, struct bytes name)
 {
-    struct bytes filter = bytes_of(watch->filter), name = buf_bytes(&lease->name);
-
-    if (filter.len == 0) {
-        return true;
-    }
-    return strpbrk(watch->filter, "*?[") != NULL
-               ? bytes_match_glob(filter, name)
-               : memmem(name.data, name.len, filter.data, filter.len) != NULL;
+    return glob != NULL ? glob_matches(glob, name)
+                        : memmem(name.data, name.len, watch->filter, strlen(watch->filter)) != NULL;
 }
 
 static int compare_numbers(int64_t a, int64_t b)
@@ -298,13 +294,17 @@ static int compare_leases(const void *left, const void *right, void *context)
 
 void watch_sort(struct watch *watch)
 {
+    struct glob *glob =
+        strpbrk(watch->filter, "*?[") != NULL ? glob_new(bytes_of(watch->filter)) : NULL;
+
     watch->matched = 0;
     for (size_t i = 0; i < watch->count; i++) {
-        watch->leases[i].matches = passes(watch, &watch->leases[i]);
+        watch->leases[i].matches = passes(watch, glob, buf_bytes(&watch->leases[i].name));
         if (watch->leases[i].matches) {
             watch->order[watch->matched++] = i;
         }
     }
+    glob_free(glob);
     if (watch->matched > 1) {
         qsort_r(watch->order, watch->matched, sizeof *watch->order, compare_leases, watch);
     }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/glob.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/acl/acl_impl.h"
 
@@ -87,13 +88,15 @@ void acl_add_pattern(struct acl_pattern **all, size_t *count, unsigned needs, st
     memcpy(copy, text.data, text.len);
     copy[text.len] = '\0';
     *all = mem_realloc(*all, (*count + 1) * sizeof **all);
-    (*all)[(*count)++] = (struct acl_pattern){needs, copy};
+    (*all)[(*count)++] = (struct acl_pattern){needs, copy, glob_new(text)};
 }
 
 void acl_clear_patterns(struct acl_pattern **all, size_t *count)
 {
-    for (size_t i = 0; i < *count; i++)
+    for (size_t i = 0; i < *count; i++) {
         free((*all)[i].text);
+        glob_free((*all)[i].glob);
+    }
     free(*all);
     *all = NULL;
     *count = 0;
@@ -176,8 +179,7 @@ bool acl_may_touch(const struct acl_user *user, struct bytes name, unsigned need
     if (user->all_keys)
         return true;
     for (size_t i = 0; i < user->keys_count && needs != 0; i++)
-        if ((user->keys[i].needs & needs) != 0 &&
-            bytes_match_glob(bytes_of(user->keys[i].text), name))
+        if ((user->keys[i].needs & needs) != 0 && glob_matches(user->keys[i].glob, name))
             needs &= ~user->keys[i].needs;
     return needs == 0;
 }
@@ -189,8 +191,9 @@ bool acl_may_hear(const struct acl_user *user, struct bytes channel, bool is_pat
     if (user->all_channels)
         return true;
     for (size_t i = 0; i < user->channels_count; i++) {
-        struct bytes allowed = bytes_of(user->channels[i].text);
-        if (is_pattern ? bytes_equal(allowed, channel) : bytes_match_glob(allowed, channel))
+        const struct acl_pattern *allowed = &user->channels[i];
+        if (is_pattern ? bytes_equal(bytes_of(allowed->text), channel)
+                       : glob_matches(allowed->glob, channel))
             return true;
     }
     return false;

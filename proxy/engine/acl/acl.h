@@ -29,9 +29,12 @@
 
 enum acl_need { ACL_READS = 1, ACL_WRITES = 2 };
 
+struct glob;
+
 struct acl_pattern {
     unsigned needs; /* of keys: what it is for */
-    char *text;     /* owned */
+    char *text;     /* owned, as is the next */
+    struct glob *glob;
 };
 
 struct acl_password;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/glob.h"
 #include "proxy/engine/acl/acl_impl.h"
 
 struct parser {
@@ -160,6 +161,8 @@ static bool take_keys(struct parser *parser, struct bytes word)
                          BYTES_CUT(word, 64));
         at++;
     }
+    if (word.len - at > GLOB_MAX)
+        return wrong(parser, GLOB_TOO_LONG);
     acl_add_pattern(&user->keys, &user->keys_count, needs, rest(word, at));
     return true;
 }
@@ -297,6 +300,8 @@ static bool take_rule(struct parser *parser, struct bytes word)
     case '~':
     case '%': return take_keys(parser, word);
     case '&':
+        if (word.len - 1 > GLOB_MAX)
+            return wrong(parser, GLOB_TOO_LONG);
         acl_add_pattern(&user->channels, &user->channels_count, 0, rest(word, 1));
         return true;
     case '>':

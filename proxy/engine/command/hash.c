@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "fence/base/glob.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/write/exec.h"
 
@@ -311,7 +312,7 @@ static bool scan_field(void *context, struct bytes field, struct bytes value)
     }
     scan->looked_at++;
     scan->last = behind;
-    if (scan->options.matches && !bytes_match_glob(scan->options.match, field))
+    if (scan->options.match != NULL && !glob_matches(scan->options.match, field))
         return true;
     return exec_collect(&scan->parts, field) && exec_collect(&scan->parts, value);
 }
@@ -319,20 +320,23 @@ static bool scan_field(void *context, struct bytes field, struct bytes value)
 enum stk_error hash_scan(struct exec *exec)
 {
     struct field_scan scan = {.parts = {.exec = exec}};
+    enum stk_error error = STK_OK;
     char bytes[CURSOR_BYTES];
     int64_t cursor;
 
     if (!bytes_to_int64(exec->argv[2], &cursor) || cursor < 0 || cursor > CURSOR_MAX)
         return exec_error(exec, "invalid cursor");
-    if (!exec_scan_parse(exec, 3, false, &scan.options) || exec_wrong_type(exec, VALUE_HASH))
+    if (!exec_scan_parse(exec, 3, false, &scan.options) || exec_wrong_type(exec, VALUE_HASH)) {
+        glob_free(scan.options.match);
         return STK_OK;
-    if (exec->resource.type == VALUE_HASH) {
-        enum stk_error error = txn_each_field_from(exec->txn, &exec->resource,
-                                                   field_at(cursor, bytes), scan_field, &scan);
-        if (error != STK_OK) {
-            buf_free(&scan.parts.body);
-            return error;
-        }
+    }
+    if (exec->resource.type == VALUE_HASH)
+        error = txn_each_field_from(exec->txn, &exec->resource, field_at(cursor, bytes), scan_field,
+                                    &scan);
+    glob_free(scan.options.match);
+    if (error != STK_OK) {
+        buf_free(&scan.parts.body);
+        return error;
     }
     resp_array(exec->out, 2);
     resp_bulk_int(exec->out, scan.cursor);

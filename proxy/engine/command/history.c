@@ -2,6 +2,7 @@
 /* HISTORY and REFUSALS: what proxy/engine/history remembers, the newest first. WAITERS: the line of
  * those who want a resource now. */
 #include "proxy/engine/history/history.h"
+#include "fence/base/glob.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
@@ -158,38 +159,49 @@ void waiters_show(struct request *request)
     reply(request, &waiters.entries, waiters.count);
 }
 
-/* REFUSALS [MATCH glob] [COUNT n] */
-void history_refusals_show(struct request *request)
+/* [MATCH glob] [COUNT n]. False: the request has failed. */
+static bool parse_refusals(struct request *request, struct glob **match, int64_t *count)
+{
+    for (size_t i = 1; i < request->argc; i += 2) {
+        if (i + 1 < request->argc && request_is_word(request, i, "MATCH")) {
+            if (!request_glob(request, i + 1, match))
+                return false;
+        } else if (i + 1 < request->argc && request_is_word(request, i, "COUNT")) {
+            if (!request_int(request, i + 1, 1, COUNT_MAX, "COUNT", count))
+                return false;
+        } else {
+            request_fail(request, STK_ERR, "syntax error: REFUSALS [MATCH glob] [COUNT n]");
+            return false;
+        }
+    }
+    return true;
+}
+
+static void show_matching(struct request *request, const struct glob *match, size_t count)
 {
     const struct history *history = request->engine->history;
     struct buf entries = {0};
-    struct bytes match = BYTES_LITERAL("*");
-    int64_t count = COUNT_DEFAULT;
     size_t shown = 0;
 
-    for (size_t i = 1; i < request->argc; i += 2) {
-        if (i + 1 < request->argc && request_is_word(request, i, "MATCH")) {
-            match = request->argv[i + 1];
-        } else if (i + 1 < request->argc && request_is_word(request, i, "COUNT")) {
-            if (!request_int(request, i + 1, 1, COUNT_MAX, "COUNT", &count))
-                return;
-        } else {
-            request_fail(request, STK_ERR, "syntax error: REFUSALS [MATCH glob] [COUNT n]");
-            return;
-        }
-    }
-    if (match.len > RESOURCE_NAME_MAX) { /* each of all refusals would be held against it */
-        request_fail(request, STK_ERR, "MATCH has at most %d bytes", RESOURCE_NAME_MAX);
-        return;
-    }
     for (const struct history_refusal *refusal = history_refusals(history);
-         refusal != NULL && shown < (size_t)count;
-         refusal = history_refusal_before(history, refusal))
-        if (bytes_match_glob(match, history_refusal_name(refusal)) &&
-            (request->rights == NULL ||
-             acl_may_touch(request->rights, history_refusal_name(refusal), ACL_READS))) {
-            put_refusal(&entries, refusal, request->resp3);
-            shown++;
-        }
+         refusal != NULL && shown < count; refusal = history_refusal_before(history, refusal)) {
+        struct bytes name = history_refusal_name(refusal);
+        if ((match != NULL && !glob_matches(match, name)) ||
+            (request->rights != NULL && !acl_may_touch(request->rights, name, ACL_READS)))
+            continue;
+        put_refusal(&entries, refusal, request->resp3);
+        shown++;
+    }
     reply(request, &entries, shown);
+}
+
+/* REFUSALS [MATCH glob] [COUNT n] */
+void history_refusals_show(struct request *request)
+{
+    struct glob *match = NULL;
+    int64_t count = COUNT_DEFAULT;
+
+    if (parse_refusals(request, &match, &count))
+        show_matching(request, match, (size_t)count);
+    glob_free(match);
 }

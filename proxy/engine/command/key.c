@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands on keys of any type. */
+#include "fence/base/glob.h"
 #include "proxy/engine/acl/acl.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/write/exec.h"
@@ -76,7 +77,7 @@ static bool scan_key(void *context, int64_t id, struct bytes name, enum value_ty
         return false; /* there is more: `last` is the cursor */
     scan->looked_at++;
     scan->last = id;
-    if (scan->options.matches && !bytes_match_glob(scan->options.match, name))
+    if (scan->options.match != NULL && !glob_matches(scan->options.match, name))
         return true;
     if (scan->options.typed && scan->options.type != type)
         return true;
@@ -96,9 +97,12 @@ enum stk_error key_scan(struct exec *exec)
 
     if (!bytes_to_int64(exec->argv[1], &after) || after < 0)
         return exec_error(exec, "invalid cursor");
-    if (!exec_scan_parse(exec, 2, true, &scan.options))
+    if (!exec_scan_parse(exec, 2, true, &scan.options)) {
+        glob_free(scan.options.match);
         return STK_OK;
+    }
     error = txn_each_key(exec->txn, after, scan_key, &scan);
+    glob_free(scan.options.match);
     if (error != STK_OK) {
         buf_free(&scan.names.body);
         return error;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands about the daemon, worded as Redis words them: TIME, CONFIG, SHUTDOWN, FLUSHALL, and
  * COMMAND, the table of commands as clients read it. (INFO is in info.c.) */
+#include "fence/base/glob.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
@@ -19,15 +20,23 @@ void server_time(struct request *request)
 /* What redis-benchmark asks for, answered for a store that is durable at each reply. */
 static const char *const config_constants[][2] = {{"appendonly", "yes"}, {"save", ""}};
 
-static bool config_asked(const struct request *request, const char *name)
+enum { CONFIG_PATTERNS_MAX = 64 };
+
+struct config_ask {
+    struct glob *patterns[CONFIG_PATTERNS_MAX];
+    size_t count;
+};
+
+static bool config_asked(const struct config_ask *ask, const char *name)
 {
-    for (size_t i = 2; i < request->argc; i++)
-        if (bytes_match_glob(request->argv[i], bytes_of(name)))
+    for (size_t i = 0; i < ask->count; i++)
+        if (glob_matches(ask->patterns[i], bytes_of(name)))
             return true;
     return false;
 }
 
-static void config_collect(struct request *request, struct buf *body, size_t *count)
+static void config_collect(struct request *request, const struct config_ask *ask, struct buf *body,
+                           size_t *count)
 {
     const struct engine_host *host = &request->engine->options.host;
     const char *name, *value;
@@ -41,7 +50,7 @@ static void config_collect(struct request *request, struct buf *body, size_t *co
                    !host->option(host->context, i - constants, &name, &value)) {
             return;
         }
-        if (!config_asked(request, name))
+        if (!config_asked(ask, name))
             continue;
         resp_bulk_text(body, name);
         resp_bulk_text(body, value);
@@ -51,10 +60,19 @@ static void config_collect(struct request *request, struct buf *body, size_t *co
 
 static void config_get(struct request *request)
 {
+    struct config_ask ask = {.count = request->argc - 2};
     struct buf body = {0};
     size_t count = 0;
 
-    config_collect(request, &body, &count);
+    if (ask.count > CONFIG_PATTERNS_MAX) {
+        request_fail(request, STK_ERR, "CONFIG GET takes at most %d patterns", CONFIG_PATTERNS_MAX);
+        return;
+    }
+    for (size_t i = 0; i < ask.count; i++)
+        ask.patterns[i] = glob_new(request->argv[i + 2]);
+    config_collect(request, &ask, &body, &count);
+    for (size_t i = 0; i < ask.count; i++)
+        glob_free(ask.patterns[i]);
     resp_map(&request->reply, count, request->resp3);
     buf_append_bytes(&request->reply, buf_bytes(&body));
     buf_free(&body);

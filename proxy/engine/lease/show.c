@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/glob.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/scope.h"
@@ -179,8 +180,7 @@ void lease_show(struct request *request)
 }
 
 struct list_leases {
-    bool matches;
-    struct bytes match;
+    struct glob *match; /* NULL: everything */
     int64_t count;
     struct exec_collect names;
 };
@@ -192,7 +192,7 @@ static bool list_one(void *context, int64_t id, struct bytes name, enum value_ty
     (void)id, (void)type;
     if ((int64_t)leases->names.count == leases->count)
         return false;
-    if (leases->matches && !bytes_match_glob(leases->match, name))
+    if (leases->match != NULL && !glob_matches(leases->match, name))
         return true;
     if (leases->names.exec->rights != NULL &&
         !acl_may_touch(leases->names.exec->rights, name, ACL_READS))
@@ -221,16 +221,25 @@ static enum stk_error list_run(struct store_op *op, struct store_txn *txn)
     return error;
 }
 
+static void list_free(void *state)
+{
+    struct list_leases *leases = state;
+
+    glob_free(leases->match);
+    free(leases);
+}
+
 void lease_list(struct request *request)
 {
     struct list_leases *leases = mem_zalloc(sizeof *leases);
 
     request->state = leases;
+    request->free_state = list_free;
     leases->count = LEASES_COUNT_DEFAULT;
     for (size_t i = 1; i < request->argc; i += 2) {
         if (i + 1 < request->argc && request_is_word(request, i, "MATCH")) {
-            leases->matches = true;
-            leases->match = request->argv[i + 1];
+            if (!request_glob(request, i + 1, &leases->match))
+                return;
         } else if (i + 1 < request->argc && request_is_word(request, i, "COUNT")) {
             if (!request_int(request, i + 1, 1, INT64_MAX, "COUNT", &leases->count))
                 return;

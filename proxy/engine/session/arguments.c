@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "fence/base/glob.h"
 #include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/session.h"
 
@@ -51,6 +52,17 @@ bool request_int(struct request *request, size_t i, int64_t min, int64_t max, co
     request_fail(request, STK_ERR, "%s must be a number from %lld to %lld", what, (long long)min,
                  (long long)max);
     return false;
+}
+
+bool request_glob(struct request *request, size_t i, struct glob **glob)
+{
+    if (request->argv[i].len > GLOB_MAX) {
+        request_fail(request, STK_ERR, GLOB_TOO_LONG);
+        return false;
+    }
+    glob_free(*glob);
+    *glob = glob_new(request->argv[i]);
+    return true;
 }
 
 bool request_name(struct request *request, size_t i, const char *what)

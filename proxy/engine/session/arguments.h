@@ -6,6 +6,8 @@
 
 #include "proxy/engine/session/request.h"
 
+struct glob;
+
 #define RECEIPT_ID_MAX 512 /* bytes */
 /* Receipts of our own have IDs that begin with this; those of clients do not. */
 #define RECEIPT_ID_OWN BYTES_LITERAL("stockade:value:\n")
@@ -25,6 +27,10 @@ bool request_is_word(const struct request *request, size_t i, const char *word);
 /* Read an integer from min to max. False: the request has failed, the error names `what`. */
 bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
                  int64_t *value);
+/* Compile argv[i], and free what *glob was before; it is the caller's. False: the request has
+ * failed.
+ */
+bool request_glob(struct request *request, size_t i, struct glob **glob);
 /* Is argv[i] a name of a resource or key: 1 to RESOURCE_NAME_MAX bytes? */
 bool request_name(struct request *request, size_t i, const char *what);
 /* Why it cannot be the ID of a client's request, for people; NULL: it can. */

@@ -19,6 +19,7 @@
 
 #include <uthash.h>
 
+#include "fence/base/glob.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
@@ -27,8 +28,8 @@
 struct topic {
     UT_hash_handle hh;
     struct list subscriptions;
-    size_t count; /* of them */
-    bool is_pattern;
+    size_t count;         /* of them */
+    struct glob *pattern; /* NULL: it is a channel */
     size_t len;
     char name[];
 };
@@ -48,6 +49,11 @@ struct subscriber {
 static struct bytes name_of(const struct topic *topic)
 {
     return (struct bytes){topic->name, topic->len};
+}
+
+static bool is_pattern(const struct topic *topic)
+{
+    return topic->pattern != NULL;
 }
 
 static struct topic **topics(struct engine *engine, bool pattern)
@@ -81,7 +87,7 @@ static void subscribe(struct session *session, bool pattern, struct bytes name)
     if (topic == NULL) {
         topic = mem_zalloc(sizeof *topic + name.len);
         list_init(&topic->subscriptions);
-        topic->is_pattern = pattern;
+        topic->pattern = pattern ? glob_new(name) : NULL;
         topic->len = name.len;
         if (name.len > 0)
             memcpy(topic->name, name.data, name.len);
@@ -112,7 +118,8 @@ static void unsubscribe(struct subscription *subscription)
     list_remove(&subscription->in_topic);
     free(subscription);
     if (--topic->count == 0) {
-        HASH_DEL(*topics(session->engine, topic->is_pattern), topic);
+        HASH_DEL(*topics(session->engine, is_pattern(topic)), topic);
+        glob_free(topic->pattern);
         free(topic);
     }
     session->engine->pubsub.subscriptions--;
@@ -128,7 +135,7 @@ static bool may_listen(const struct session *session, const struct topic *topic)
 {
     const struct acl_user *user = session->rights;
 
-    return user != NULL && (user->all || acl_may_hear(user, name_of(topic), topic->is_pattern));
+    return user != NULL && (user->all || acl_may_hear(user, name_of(topic), is_pattern(topic)));
 }
 
 bool pubsub_may_listen(const struct session *session)
@@ -152,7 +159,7 @@ void pubsub_drop_unheard(struct session *session)
         if (may_listen(session, at->topic))
             continue;
         resp_push(&session->out, 3, session->resp3);
-        resp_bulk_text(&session->out, at->topic->is_pattern ? "punsubscribe" : "unsubscribe");
+        resp_bulk_text(&session->out, is_pattern(at->topic) ? "punsubscribe" : "unsubscribe");
         resp_bulk(&session->out, name_of(at->topic));
         unsubscribe(at);
         resp_int(&session->out,
@@ -239,7 +246,7 @@ static void unsubscribe_from_all(struct request *request, bool pattern, const ch
         return;
     HASH_ITER(hh, session->subscriber->all, at, next)
     {
-        if (at->topic->is_pattern != pattern)
+        if (is_pattern(at->topic) != pattern)
             continue;
         reply_kind(request, kind);
         resp_bulk(&request->reply, name_of(at->topic));
@@ -341,9 +348,9 @@ static size_t send_to_topic(const struct topic *topic, struct bytes channel, str
     struct buf message = {0};
     size_t sent = 0;
 
-    resp_push(&message, topic->is_pattern ? 4 : 3, false);
-    resp_bulk_text(&message, topic->is_pattern ? "pmessage" : "message");
-    if (topic->is_pattern)
+    resp_push(&message, is_pattern(topic) ? 4 : 3, false);
+    resp_bulk_text(&message, is_pattern(topic) ? "pmessage" : "message");
+    if (is_pattern(topic))
         resp_bulk(&message, name_of(topic));
     resp_bulk(&message, channel);
     resp_bulk(&message, text);
@@ -363,7 +370,7 @@ size_t pubsub_send(struct engine *engine, struct bytes channel, struct bytes tex
     size_t sent = topic == NULL ? 0 : send_to_topic(topic, channel, text, about);
 
     for (topic = engine->pubsub.patterns; topic != NULL; topic = topic->hh.next)
-        if (bytes_match_glob(name_of(topic), channel))
+        if (glob_matches(topic->pattern, channel))
             sent += send_to_topic(topic, channel, text, about);
     return sent;
 }
@@ -400,8 +407,26 @@ void pubsub_publish(struct request *request)
     request_finish(request);
 }
 
+/* Append those that match (NULL: all). False: there is no room, and the request has failed. */
+static bool put_channels(struct request *request, const struct glob *match, struct buf *names,
+                         size_t *count)
+{
+    for (struct topic *topic = request->engine->pubsub.channels; topic != NULL;
+         topic = topic->hh.next) {
+        if ((match != NULL && !glob_matches(match, name_of(topic))) ||
+            !may_listen(request->session, topic))
+            continue;
+        if (!request_room(request, names->len + topic->len))
+            return false;
+        resp_bulk(names, name_of(topic));
+        ++*count;
+    }
+    return true;
+}
+
 static void reply_channels(struct request *request)
 {
+    struct glob *match = NULL;
     struct buf names = {0};
     size_t count = 0;
 
@@ -411,26 +436,15 @@ static void reply_channels(struct request *request)
                      (int)request->argv[1].len, request->argv[1].data);
         return;
     }
-    if (request->argc == 3 && request->argv[2].len > PUBSUB_NAME_MAX) {
-        request_fail(request, STK_ERR, "a channel or pattern has at most %d bytes",
-                     PUBSUB_NAME_MAX);
+    if (request->argc == 3 && !request_glob(request, 2, &match))
         return;
+    if (put_channels(request, match, &names, &count)) {
+        resp_array(&request->reply, count);
+        buf_append_bytes(&request->reply, buf_bytes(&names));
+        request_show(request);
     }
-    for (struct topic *topic = request->engine->pubsub.channels; topic != NULL;
-         topic = topic->hh.next)
-        if ((request->argc == 2 || bytes_match_glob(request->argv[2], name_of(topic))) &&
-            may_listen(request->session, topic)) {
-            if (!request_room(request, names.len + topic->len)) {
-                buf_free(&names);
-                return;
-            }
-            resp_bulk(&names, name_of(topic));
-            count++;
-        }
-    resp_array(&request->reply, count);
-    buf_append_bytes(&request->reply, buf_bytes(&names));
+    glob_free(match);
     buf_free(&names);
-    request_show(request);
 }
 
 static void reply_listeners(struct request *request)

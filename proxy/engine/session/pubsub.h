@@ -7,11 +7,12 @@
 #include <stddef.h>
 
 #include "fence/base/bytes.h"
+#include "fence/base/glob.h"
 #include "proxy/engine/command/command.h"
 
 #define PUBSUB_CONNECTION_MAX 1024       /* subscriptions of one connection */
 #define PUBSUB_TOTAL_MAX      100000     /* of all connections */
-#define PUBSUB_NAME_MAX       1024       /* bytes of a channel or pattern */
+#define PUBSUB_NAME_MAX       GLOB_MAX   /* bytes of a channel or pattern */
 #define PUBSUB_UNSENT_MAX     (4 << 20)  /* bytes that may wait for one slow subscriber */
 #define PUBSUB_UNSENT_TIGHT   (64 << 10) /* the same where --max-reply-memory is reached */
 #define PUBSUB_MESSAGE_MAX    (1 << 20)  /* bytes of a client's message: some fit into that */

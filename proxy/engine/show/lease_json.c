@@ -3,6 +3,7 @@
 
 #include "proxy/engine/show/lease_json.h"
 
+#include "fence/base/glob.h"
 #include "fence/base/json.h"
 #include "proxy/engine/scope.h"
 
@@ -83,17 +84,17 @@ void lease_json(struct engine *engine, const struct shown_lease *lease, struct b
         buf_printf(json, "%lld}", (long long)(now_ms - lease->waiting_since_ms));
 }
 
-bool show_is_glob(struct bytes match)
+struct glob *show_glob(struct bytes match)
 {
     for (size_t i = 0; i < match.len; i++)
         if (strchr("*?[\\", match.data[i]) != NULL && match.data[i] != '\0')
-            return true;
-    return false;
+            return glob_new(match);
+    return NULL;
 }
 
-bool show_matches(struct bytes match, bool glob, struct bytes name)
+bool show_matches(struct bytes match, const struct glob *glob, struct bytes name)
 {
-    if (glob)
-        return bytes_match_glob(match, name);
+    if (glob != NULL)
+        return glob_matches(glob, name);
     return match.len == 0 || memmem(name.data, name.len, match.data, match.len) != NULL;
 }

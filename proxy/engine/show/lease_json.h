@@ -6,6 +6,8 @@
 #include "proxy/engine/lease/lease.h"
 
 /* Times on the engine's clock. */
+struct glob;
+
 struct shown_lease {
     struct bytes resource, owner, client, address;
     int64_t token, granted_ms, until_ms, ttl_ms, waiters;
@@ -28,9 +30,9 @@ struct shown_waiter {
 
 /* What is known of one that is shown. */
 struct shown_waiter waiter_shown(const struct engine *engine, const struct waiter *waiter);
-/* Is it a glob, or just a part of a name? */
-bool show_is_glob(struct bytes match);
-bool show_matches(struct bytes match, bool glob, struct bytes name);
+/* Compile what names have to match. NULL: they only have to contain it. */
+struct glob *show_glob(struct bytes match);
+bool show_matches(struct bytes match, const struct glob *glob, struct bytes name);
 /* The time of an event on the engine's clock, as milliseconds since 1970. */
 int64_t show_wall_ms(const struct engine *engine, int64_t at_ms);
 

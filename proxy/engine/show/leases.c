@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/glob.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/show/lease_json.h"
 #include "proxy/engine/show/show.h"
@@ -54,7 +55,8 @@ struct view {
     struct buf match, sort; /* as asked */
     struct reader reader;   /* the same; its acl is kept */
     const struct order *order;
-    bool down, glob;
+    bool down;
+    struct glob *glob; /* of `match`; NULL: a part of a name */
     enum phase phase;
     struct held_walk walk;
     size_t seen, matched, total;
@@ -397,6 +399,7 @@ static void view_free(struct lists *lists, struct view *view)
     lists->count--;
     acl_drop(view->reader.acl);
     buf_free(&view->match);
+    glob_free(view->glob);
     buf_free(&view->sort);
     buf_free(&view->text);
     free(view->rows);
@@ -455,7 +458,7 @@ static struct view *view_new(struct lists *lists, const struct window *window)
     buf_append_bytes(&view->match, window->match);
     buf_append_bytes(&view->sort, window->sort);
     view->order = order_of(window->sort, &view->down);
-    view->glob = show_is_glob(window->match);
+    view->glob = show_glob(window->match);
     list_init(&view->windows);
     list_init(&view->link);
     lists->count++;

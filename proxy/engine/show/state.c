@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The daemon's state, which the page shows at its top and each second again; and refusals. */
+#include "fence/base/glob.h"
 #include "fence/base/json.h"
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/show/lease_json.h"
@@ -155,7 +156,7 @@ void show_refusals(struct engine *engine, struct bytes match, size_t count, stru
                    struct buf *json)
 {
     const struct history *history = engine->history;
-    const bool glob = show_is_glob(match);
+    struct glob *glob = show_glob(match);
     struct buf shown = {0};
     size_t matched = 0;
 
@@ -168,6 +169,7 @@ void show_refusals(struct engine *engine, struct bytes match, size_t count, stru
         history_refusal_json(&shown, refusal);
         buf_append_text(&shown, "}");
     }
+    glob_free(glob);
     buf_printf(json, "{\"total\":%zu,\"matched\":%zu,\"refusals\":[",
                history_refusals_count(history), matched);
     buf_append_bytes(json, buf_bytes(&shown));

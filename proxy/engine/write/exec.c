@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/glob.h"
 #include "proxy/engine/session/replies.h"
 
 /* At most so many bytes are around a bulk string: "$12345678\r\n" and "\r\n". */
@@ -208,8 +209,12 @@ bool exec_scan_parse(struct exec *exec, size_t at, bool takes_type, struct exec_
     for (size_t i = at; i < exec->argc; i += 2) {
         bool has_value = i + 1 < exec->argc;
         if (has_value && exec_is_word(exec, i, "MATCH")) {
-            scan->matches = true;
-            scan->match = exec->argv[i + 1];
+            if (exec->argv[i + 1].len > GLOB_MAX) {
+                exec_error(exec, GLOB_TOO_LONG);
+                return false;
+            }
+            glob_free(scan->match);
+            scan->match = glob_new(exec->argv[i + 1]);
         } else if (has_value && exec_is_word(exec, i, "COUNT")) {
             if (!bytes_to_int64(exec->argv[i + 1], &scan->count)) {
                 exec_error(exec, "value is not an integer or out of range");

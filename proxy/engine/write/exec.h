@@ -10,6 +10,7 @@
 #include "store/txn.h"
 
 struct acl_user;
+struct glob;
 struct replies;
 
 #define VALUE_BYTES_MAX (16 << 20) /* one value; as much as one argument may have */
@@ -88,13 +89,13 @@ enum stk_error exec_collect_end(struct exec_collect *collect, bool pairs);
 
 /* The options of SCAN and HSCAN: [MATCH glob] [COUNT n] [TYPE type]. */
 struct exec_scan {
-    bool matches;
-    struct bytes match;
+    struct glob *match; /* NULL: everything */
     int64_t count;
     bool typed;
     enum value_type type;
 };
-/* Read the options from argv[at] on. False: an error was replied. */
+/* Read the options from argv[at] on; glob_free scan->match, in any case. False: an error was
+ * replied. */
 bool exec_scan_parse(struct exec *exec, size_t at, bool takes_type, struct exec_scan *scan);
 
 #endif

@@ -122,6 +122,22 @@ TEST(what_is_no_file_of_users_is_told)
     assert_wrong("users a\n", "begins with: user");
 }
 
+TEST(a_pattern_has_a_limit)
+{
+    enum { MOST = 1024 };
+    static const char *const rules[] = {"~", "%R~", "&"};
+    char text[MOST + 64], pattern[MOST + 2];
+
+    memset(pattern, 'k', MOST + 1);
+    pattern[MOST + 1] = '\0';
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        snprintf(text, sizeof text, "user a %s%s\n", rules[i], pattern);
+        assert_wrong(text, "at most 1024 bytes");
+        snprintf(text, sizeof text, "user a %s%s\n", rules[i], pattern + 1);
+        acl_drop(parse(text));
+    }
+}
+
 TEST(users_shown_are_the_users_read)
 {
     struct acl *acl =
