@@ -87,6 +87,19 @@ SCRIPT_TEST(a_grant_that_was_long_on_its_way_lasts_as_long_as_the_daemon_says)
     stk_lease_free(lease);
 }
 
+/* The daemon counts from when it got the request. */
+SCRIPT_TEST(a_grant_counts_from_when_it_was_asked_for)
+{
+    enum { ACQUIRE = 1 };
+
+    stk_client *client = script_open(script, 10000, LATE GRANTED);
+    stk_lease *lease = acquire(client);
+    int64_t until_ms = rig_until_ms(lease);
+    /* Less one per cent and 2 ms. */
+    assert_true(until_ms <= script_came_ms(script, ACQUIRE) + 60000 - 602 + 1);
+    stk_lease_free(lease);
+}
+
 SCRIPT_TEST(a_lease_under_which_a_write_was_stale_is_over)
 {
     stk_client *client = script_open(script, 10000, GRANTED, "-STALE token 7 of \"r\"\r\n");

@@ -30,6 +30,12 @@ int64_t rig_now_ms(void)
     return clock_now_ms(&clock_monotonic);
 }
 
+int64_t rig_until_ms(const stk_lease *lease)
+{
+    int64_t now_ms = rig_now_ms(); /* before the lease looks at its clock */
+    return now_ms + stk_lease_left_ms(lease);
+}
+
 void rig_nap(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -121,14 +127,21 @@ static bool answer(struct visitor *visitor, const redisReply *request)
 {
     struct script *script = visitor->script;
     const char *text = "";
+    int64_t came_ms = rig_now_ms();
 
     pthread_mutex_lock(&script->lock);
-    if (script->used < SCRIPT_MAX)
+    if (script->used < SCRIPT_MAX) {
         note(script->seen[script->used], request);
+        script->came_ms[script->used] = came_ms;
+    }
     if (script->used < script->count)
         text = script->answers[script->used];
     script->used++;
     pthread_mutex_unlock(&script->lock);
+    if (text != NULL && *text == *LATE) {
+        text++;
+        await(rig_now_ms() >= came_ms + LATE_MS);
+    }
     return text != NULL &&
            send(visitor->fd, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text);
 }
@@ -226,6 +239,14 @@ void script_request(struct script *script, size_t i, char out[256])
     pthread_mutex_lock(&script->lock);
     memcpy(out, script->seen[i], 256);
     pthread_mutex_unlock(&script->lock);
+}
+
+int64_t script_came_ms(struct script *script, size_t i)
+{
+    pthread_mutex_lock(&script->lock);
+    int64_t came_ms = script->came_ms[i];
+    pthread_mutex_unlock(&script->lock);
+    return came_ms;
 }
 
 int script_free(void **state)

@@ -54,13 +54,16 @@ stk_lease *rig_acquire_watched(stk_client *client, int64_t ttl_ms, struct loss *
         }                                                                                          \
     } while (0)
 int64_t rig_now_ms(void);
+/* When the lease is over, by rig_now_ms, or a moment before. */
+int64_t rig_until_ms(const stk_lease *lease);
 void rig_nap(void); /* a millisecond */
 void rig_pause(int64_t ms);
 
 /* A server on a TCP port, and a client of it. Each request, on whichever connection, takes the next
- * answer: bytes to send, NULL to close the connection instead, "" to stay silent. After the last
- * answer the server is silent. */
-enum { SCRIPT_MAX = 16 };
+ * answer: bytes to send, NULL to close the connection instead, "" to stay silent. One that begins
+ * with LATE is sent LATE_MS after the request came. After the last answer the server is silent. */
+enum { SCRIPT_MAX = 16, LATE_MS = 300 };
+#define LATE "\1"
 
 struct script {
     stk_client *client; /* NULL: none yet */
@@ -70,7 +73,8 @@ struct script {
     pthread_mutex_t lock; /* of what follows */
     const char *answers[SCRIPT_MAX];
     size_t count, used, connections;
-    char seen[SCRIPT_MAX][256]; /* the requests, words with blanks between */
+    char seen[SCRIPT_MAX][256];  /* the requests, words with blanks between */
+    int64_t came_ms[SCRIPT_MAX]; /* rig_now_ms */
 };
 
 int script_new(void **state);
@@ -90,5 +94,6 @@ size_t script_used(struct script *script);
 size_t script_connections(struct script *script);
 /* Copy the i-th request; "" where there was none yet. The PING is number 0. */
 void script_request(struct script *script, size_t i, char out[256]);
+int64_t script_came_ms(struct script *script, size_t i);
 
 #endif
