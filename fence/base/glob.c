@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/check.h"
 #include "fence/base/mem.h"
 
 enum { BYTES = 256, WORD = 64, WORDS_MAX = GLOB_MAX / WORD + 1 };
@@ -108,7 +109,9 @@ struct glob *glob_new(struct bytes pattern)
             memmove(accepted + words * classes++, row, row_size);
         glob->class_of[byte] = (uint8_t) class;
     }
-    return mem_realloc(glob, sizeof *glob + (1 + classes) * row_size);
+    size_t size = sizeof *glob + (1 + classes) * row_size;
+    check(size <= glob_size_max(pattern.len));
+    return mem_realloc(glob, size);
 }
 
 /* Compiled twice: most patterns have one word. */
@@ -139,6 +142,13 @@ static inline bool matches(const struct glob *glob, struct bytes text, size_t wo
 bool glob_matches(const struct glob *glob, struct bytes text)
 {
     return glob->words == 1 ? matches(glob, text, 1) : matches(glob, text, glob->words);
+}
+
+/* A byte or a range of a set parts at most one class of bytes from those below and those above. */
+size_t glob_size_max(size_t len)
+{
+    size_t classes = 2 * len + 1 < BYTES ? 2 * len + 1 : BYTES;
+    return sizeof(struct glob) + (1 + classes) * (len / WORD + 1) * sizeof(uint64_t);
 }
 
 void glob_free(struct glob *glob)

@@ -20,6 +20,8 @@ struct glob;
 /* Compile; the pattern is not kept. Free it with glob_free. */
 struct glob *glob_new(struct bytes pattern);
 bool glob_matches(const struct glob *glob, struct bytes text);
+/* Return how many bytes one takes at most whose pattern is so long. */
+size_t glob_size_max(size_t len);
 /* NULL is fine. */
 void glob_free(struct glob *glob);
 

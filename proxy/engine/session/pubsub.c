@@ -30,6 +30,7 @@ struct topic {
     struct list subscriptions;
     size_t count;         /* of them */
     struct glob *pattern; /* NULL: it is a channel */
+    size_t weight;
     size_t len;
     char name[];
 };
@@ -43,7 +44,7 @@ struct subscription {
 
 struct subscriber {
     struct subscription *all; /* a uthash, in order of subscription */
-    size_t count;
+    size_t count, weight;
 };
 
 static struct bytes name_of(const struct topic *topic)
@@ -54,6 +55,12 @@ static struct bytes name_of(const struct topic *topic)
 static bool is_pattern(const struct topic *topic)
 {
     return topic->pattern != NULL;
+}
+
+/* As how many subscriptions it counts: a long pattern takes memory for several. */
+static size_t weight_of(bool pattern, size_t len)
+{
+    return pattern ? 1 + glob_size_max(len) / PUBSUB_WEIGHT : 1;
 }
 
 static struct topic **topics(struct engine *engine, bool pattern)
@@ -88,6 +95,7 @@ static void subscribe(struct session *session, bool pattern, struct bytes name)
         topic = mem_zalloc(sizeof *topic + name.len);
         list_init(&topic->subscriptions);
         topic->pattern = pattern ? glob_new(name) : NULL;
+        topic->weight = weight_of(pattern, name.len);
         topic->len = name.len;
         if (name.len > 0)
             memcpy(topic->name, name.data, name.len);
@@ -104,7 +112,9 @@ static void subscribe(struct session *session, bool pattern, struct bytes name)
     topic->count++;
     HASH_ADD_PTR(session->subscriber->all, topic, subscription);
     session->subscriber->count++;
+    session->subscriber->weight += topic->weight;
     engine->pubsub.subscriptions++;
+    engine->pubsub.weight += topic->weight;
 }
 
 /* End a subscription, and with the last one the subscriber. */
@@ -117,6 +127,8 @@ static void unsubscribe(struct subscription *subscription)
     HASH_DEL(subscriber->all, subscription);
     list_remove(&subscription->in_topic);
     free(subscription);
+    subscriber->weight -= topic->weight;
+    session->engine->pubsub.weight -= topic->weight;
     if (--topic->count == 0) {
         HASH_DEL(*topics(session->engine, is_pattern(topic)), topic);
         glob_free(topic->pattern);
@@ -195,7 +207,7 @@ static void reply_count(struct request *request)
 static bool has_room(struct request *request, bool pattern)
 {
     struct session *session = request->session;
-    size_t more = 0, held = session->subscriber == NULL ? 0 : session->subscriber->count;
+    size_t more = 0, held = session->subscriber == NULL ? 0 : session->subscriber->weight;
 
     for (size_t i = 1; i < request->argc; i++) {
         if (request->argv[i].len > PUBSUB_NAME_MAX) {
@@ -203,12 +215,13 @@ static bool has_room(struct request *request, bool pattern)
                          PUBSUB_NAME_MAX);
             return false;
         }
-        more += find(session, find_topic(session->engine, pattern, request->argv[i])) == NULL;
+        if (find(session, find_topic(session->engine, pattern, request->argv[i])) == NULL)
+            more += weight_of(pattern, request->argv[i].len);
     }
     if (held + more > PUBSUB_CONNECTION_MAX)
-        request_fail(request, STK_ERR, "at most %d subscriptions on one connection",
-                     PUBSUB_CONNECTION_MAX);
-    else if (session->engine->pubsub.subscriptions + more > PUBSUB_TOTAL_MAX)
+        request_fail(request, STK_ERR, "at most %d subscriptions on one connection%s",
+                     PUBSUB_CONNECTION_MAX, pattern ? "; a long pattern counts as several" : "");
+    else if (session->engine->pubsub.weight + more > PUBSUB_TOTAL_MAX)
         request_fail(request, STK_BUSY, "there are too many subscriptions in all; try again");
     else
         return true;

@@ -12,6 +12,7 @@
 
 #define PUBSUB_CONNECTION_MAX 1024       /* subscriptions of one connection */
 #define PUBSUB_TOTAL_MAX      100000     /* of all connections */
+#define PUBSUB_WEIGHT         2048       /* bytes of a pattern, compiled, that count as one */
 #define PUBSUB_NAME_MAX       GLOB_MAX   /* bytes of a channel or pattern */
 #define PUBSUB_UNSENT_MAX     (4 << 20)  /* bytes that may wait for one slow subscriber */
 #define PUBSUB_UNSENT_TIGHT   (64 << 10) /* the same where --max-reply-memory is reached */
@@ -25,6 +26,7 @@ struct subscriber; /* a session's subscriptions; none: NULL */
 struct pubsub {
     struct topic *channels, *patterns; /* uthashes by name */
     size_t subscriptions, subscribers;
+    size_t weight; /* of all subscriptions: what is bounded */
 };
 
 /* Send `text` to all who listen to the channel, each in its own protocol, and disconnect those

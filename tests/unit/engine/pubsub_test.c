@@ -268,7 +268,9 @@ WORLD_TEST(subscriptions_are_bounded)
     assert_heard_begins(world, 1, "*3\r\n");
     assert_says(world, 1, "SUBSCRIBE more",
                 "-ERR at most 1024 subscriptions on one connection\r\n");
-    assert_says(world, 1, "PSUBSCRIBE c1", "-ERR at most 1024 subscriptions on one connection\r\n");
+    assert_says(world, 1, "PSUBSCRIBE c1",
+                "-ERR at most 1024 subscriptions on one connection; a long pattern counts as "
+                "several\r\n");
     assert_int_equal(world_counter(world, "subscriptions"), PUBSUB_CONNECTION_MAX);
 
     memset(line, 'x', sizeof line);
@@ -282,12 +284,35 @@ WORLD_TEST(subscriptions_are_bounded)
 
 WORLD_TEST(subscriptions_of_all_together_are_bounded)
 {
-    world->engine->pubsub.subscriptions = PUBSUB_TOTAL_MAX - 1; /* so many connections take long */
+    world->engine->pubsub.weight = PUBSUB_TOTAL_MAX - 1; /* so many connections take long */
     assert_begins(world, 1, "SUBSCRIBE a", "*3\r\n");
     assert_begins(world, 2, "SUBSCRIBE a", "-BUSY there are too many subscriptions");
     assert_begins(world, 1, "SUBSCRIBE a", "*3\r\n"); /* which is there already */
     assert_begins(world, 1, "UNSUBSCRIBE a", "*3\r\n");
     assert_begins(world, 2, "SUBSCRIBE a", "*3\r\n");
+}
+
+WORLD_TEST(a_long_pattern_counts_as_several)
+{
+    enum { BEHIND = 11, WEIGHT = 18, MANY = PUBSUB_CONNECTION_MAX / WEIGHT };
+    char line[BEHIND + PUBSUB_NAME_MAX + 1];
+
+    memcpy(line, "PSUBSCRIBE ", BEHIND);
+    memset(line + BEHIND, 'x', PUBSUB_NAME_MAX);
+    line[sizeof line - 1] = '\0';
+    for (int i = 0; i < MANY; i++) {
+        line[BEHIND] = (char)('A' + i);
+        assert_begins(world, 1, line, "*3\r\n");
+        assert_begins(world, 1, line, "*3\r\n");
+    }
+    line[BEHIND] = '*';
+    assert_begins(world, 1, line, "-ERR at most 1024 subscriptions");
+    subscribe_many(world, 1, 0, PUBSUB_CONNECTION_MAX - MANY * WEIGHT, "c");
+    assert_heard_begins(world, 1, "*3\r\n");
+    assert_begins(world, 1, "SUBSCRIBE more", "-ERR at most 1024 subscriptions");
+    assert_begins(world, 1, "PUNSUBSCRIBE", "*3\r\n");
+    subscribe_many(world, 1, 0, PUBSUB_CONNECTION_MAX, "c");
+    assert_heard_begins(world, 1, "*3\r\n");
 }
 
 #define LOST_R "\r\n$13\r\nstockade:lost\r\n$1\r\nr\r\n:1\r\n$7\r\nrevoked\r\n"
