@@ -136,7 +136,8 @@ static bool is_busy(const struct call *call)
 
 enum stk_error call_run(struct call *call)
 {
-    /* Of the last connection that broke: if the next attempt hears nothing, that is still why. */
+    /* Of the last connection that broke: if the next one is not made in time, or hears nothing, that
+     * is still why. */
     char why[sizeof((struct transport *)0)->why] = "";
 
     for (;;) {
@@ -168,7 +169,7 @@ enum stk_error call_run(struct call *call)
             call->looked_for_http = true;
             if (error == STK_PROTOCOL)
                 return error;
-        } else {
+        } else if (error != STK_TIMEOUT) {
             why[0] = '\0';
         }
         if (error == STK_CANCELLED)

@@ -178,6 +178,17 @@ SCRIPT_TEST(what_broke_a_connection_is_told_where_the_next_one_stays_silent)
     assert_non_null(strstr(stk_message(), "the connection broke ("));
 }
 
+SCRIPT_TEST(what_broke_a_connection_is_told_where_the_next_one_is_not_made_in_time)
+{
+    char *value;
+
+    snprintf(script->uri, sizeof script->uri, "stockade://:secret@127.0.0.1:%d", script->port);
+    /* AUTH and PING, GET, AUTH. */
+    stk_client *client = script_open(script, 500, "+PONG\r\n", NULL, "");
+    assert_int_equal(stk_get(client, "r", &value, NULL), STK_TIMEOUT);
+    assert_non_null(strstr(stk_message(), "the connection broke ("));
+}
+
 SCRIPT_TEST(a_server_that_talks_nonsense_is_an_error)
 {
     enum stk_outcome outcome;
