@@ -136,8 +136,8 @@ static bool is_busy(const struct call *call)
 
 enum stk_error call_run(struct call *call)
 {
-    /* Of the last connection that broke: if the next one is not made in time, or hears nothing, that
-     * is still why. */
+    /* Of the last connection that broke: if the next one is not made in time, or hears nothing,
+     * that is still why. */
     char why[sizeof((struct transport *)0)->why] = "";
 
     for (;;) {
