@@ -70,7 +70,7 @@ static void read_element(struct bytes pattern, size_t *at, bool accepts[BYTES])
     accepts[(unsigned char)pattern.data[*at - 1]] = true;
 }
 
-/* Fill the rows in, one for each byte. */
+/* Fill the rows in, `accepted` with one for each byte, and return the last state. */
 static size_t compile(struct bytes pattern, size_t words, uint64_t *stars, uint64_t *accepted)
 {
     size_t state = 0;
@@ -102,12 +102,12 @@ struct glob *glob_new(struct bytes pattern)
     glob->words = words;
     glob->end = fits ? compile(pattern, words, glob->rows, row) : 1; /* which nothing leads to */
     for (size_t byte = 0; byte < BYTES; byte++, row += words) {
-        size_t class = 0;
-        while (class < classes && memcmp(accepted + class * words, row, row_size) != 0)
-            class ++;
-        if (class == classes)
+        size_t same = 0;
+        while (same < classes && memcmp(accepted + same * words, row, row_size) != 0)
+            same++;
+        if (same == classes)
             memmove(accepted + words * classes++, row, row_size);
-        glob->class_of[byte] = (uint8_t) class;
+        glob->class_of[byte] = (uint8_t)same;
     }
     size_t size = sizeof *glob + (1 + classes) * row_size;
     check(size <= glob_size_max(pattern.len));
@@ -144,7 +144,8 @@ bool glob_matches(const struct glob *glob, struct bytes text)
     return glob->words == 1 ? matches(glob, text, 1) : matches(glob, text, glob->words);
 }
 
-/* A byte or a range of a set parts at most one class of bytes from those below and those above. */
+/* Of all bytes in order, each byte or range in the pattern begins a class at most twice: at its
+ * first byte, and behind its last. */
 size_t glob_size_max(size_t len)
 {
     size_t classes = 2 * len + 1 < BYTES ? 2 * len + 1 : BYTES;

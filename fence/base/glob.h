@@ -5,8 +5,8 @@
  * A pattern is compiled once. To match then costs a few instructions for each byte of the text and
  * each 64 bytes of the pattern, whatever the pattern is: it may come from anybody, and be held
  * against everything there is. */
-#ifndef STOCKADE_GLOB_H
-#define STOCKADE_GLOB_H
+#ifndef STOCKADE_BASE_GLOB_H
+#define STOCKADE_BASE_GLOB_H
 
 #include <stdbool.h>
 

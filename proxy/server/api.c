@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/glob.h"
 #include "fence/base/json.h"
 #include "fence/base/list.h"
 #include "fence/base/mem.h"
@@ -109,12 +110,12 @@ static bool number(struct exchange *exchange, const char *name, int64_t max, int
     return false;
 }
 
-/* False: the exchange is refused. Its length bounds what comparing with every name costs. */
+/* False: the exchange is refused. */
 static bool is_match(struct exchange *exchange, struct bytes match)
 {
-    if (match.len <= RESOURCE_NAME_MAX)
+    if (match.len <= GLOB_MAX)
         return true;
-    refuse(exchange, MHD_HTTP_BAD_REQUEST, "match has at most 512 bytes");
+    refuse(exchange, MHD_HTTP_BAD_REQUEST, GLOB_TOO_LONG);
     return false;
 }
 

@@ -132,7 +132,7 @@ def test_leases_are_sorted_filtered_and_cut_into_windows(rig):
     assert get(daemon, "/api/leases", match="order:?7")["matched"] == 3
     assert get(daemon, "/api/leases", **{"from": 1000})["leases"] == []
     for wrong in ({"sort": "colour"}, {"count": 201}, {"count": -1}, {"from": "x"},
-                  {"match": "x" * 513}):
+                  {"match": "x" * 1025}):
         answer = ask(daemon, "/api/leases?" + urllib.parse.urlencode(wrong))
         assert answer.status == 400 and answer.json["error"]
 
@@ -239,7 +239,7 @@ def test_a_resource_is_told_with_its_line_and_its_history(rig):
     assert ask(daemon, "/api/resource").status == 400
     assert get(daemon, "/api/refusals", match="k")["matched"] == 1
     assert get(daemon, "/api/refusals", match="nothing")["refusals"] == []
-    assert ask(daemon, "/api/refusals?match=" + "x" * 513).status == 400
+    assert ask(daemon, "/api/refusals?match=" + "x" * 1025).status == 400
 
 
 def test_receipts_of_a_resource_are_told_the_newest_tokens_first(rig):

@@ -326,10 +326,9 @@ enum stk_error hash_scan(struct exec *exec)
 
     if (!bytes_to_int64(exec->argv[2], &cursor) || cursor < 0 || cursor > CURSOR_MAX)
         return exec_error(exec, "invalid cursor");
-    if (!exec_scan_parse(exec, 3, false, &scan.options) || exec_wrong_type(exec, VALUE_HASH)) {
-        glob_free(scan.options.match);
+    /* The type first, as Redis looks at it. */
+    if (exec_wrong_type(exec, VALUE_HASH) || !exec_scan_parse(exec, 3, false, &scan.options))
         return STK_OK;
-    }
     if (exec->resource.type == VALUE_HASH)
         error = txn_each_field_from(exec->txn, &exec->resource, field_at(cursor, bytes), scan_field,
                                     &scan);

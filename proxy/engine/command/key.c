@@ -97,10 +97,8 @@ enum stk_error key_scan(struct exec *exec)
 
     if (!bytes_to_int64(exec->argv[1], &after) || after < 0)
         return exec_error(exec, "invalid cursor");
-    if (!exec_scan_parse(exec, 2, true, &scan.options)) {
-        glob_free(scan.options.match);
+    if (!exec_scan_parse(exec, 2, true, &scan.options))
         return STK_OK;
-    }
     error = txn_each_key(exec->txn, after, scan_key, &scan);
     glob_free(scan.options.match);
     if (error != STK_OK) {

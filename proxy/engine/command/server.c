@@ -58,25 +58,33 @@ static void config_collect(struct request *request, const struct config_ask *ask
     }
 }
 
-static void config_get(struct request *request)
+static void config_reply(struct request *request, const struct config_ask *ask)
 {
-    struct config_ask ask = {.count = request->argc - 2};
     struct buf body = {0};
     size_t count = 0;
 
-    if (ask.count > CONFIG_PATTERNS_MAX) {
-        request_fail(request, STK_ERR, "CONFIG GET takes at most %d patterns", CONFIG_PATTERNS_MAX);
-        return;
-    }
-    for (size_t i = 0; i < ask.count; i++)
-        ask.patterns[i] = glob_new(request->argv[i + 2]);
-    config_collect(request, &ask, &body, &count);
-    for (size_t i = 0; i < ask.count; i++)
-        glob_free(ask.patterns[i]);
+    config_collect(request, ask, &body, &count);
     resp_map(&request->reply, count, request->resp3);
     buf_append_bytes(&request->reply, buf_bytes(&body));
     buf_free(&body);
     request_show(request);
+}
+
+static void config_get(struct request *request)
+{
+    const size_t patterns = request->argc - 2;
+    struct config_ask ask = {.count = 0};
+
+    if (patterns > CONFIG_PATTERNS_MAX) {
+        request_fail(request, STK_ERR, "CONFIG GET takes at most %d patterns", CONFIG_PATTERNS_MAX);
+        return;
+    }
+    while (ask.count < patterns && request_glob(request, ask.count + 2, &ask.patterns[ask.count]))
+        ask.count++;
+    if (ask.count == patterns)
+        config_reply(request, &ask);
+    while (ask.count > 0)
+        glob_free(ask.patterns[--ask.count]);
 }
 
 static void config_set(struct request *request)

@@ -27,9 +27,8 @@ bool request_is_word(const struct request *request, size_t i, const char *word);
 /* Read an integer from min to max. False: the request has failed, the error names `what`. */
 bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
                  int64_t *value);
-/* Compile argv[i], and free what *glob was before; it is the caller's. False: the request has
- * failed.
- */
+/* Compile argv[i] into *glob, which is the caller's, and free what was there. False: the request
+ * has failed. */
 bool request_glob(struct request *request, size_t i, struct glob **glob);
 /* Is argv[i] a name of a resource or key: 1 to RESOURCE_NAME_MAX bytes? */
 bool request_name(struct request *request, size_t i, const char *what);

@@ -5,9 +5,9 @@
 
 #include "proxy/engine/lease/lease.h"
 
-/* Times on the engine's clock. */
 struct glob;
 
+/* Times on the engine's clock. */
 struct shown_lease {
     struct bytes resource, owner, client, address;
     int64_t token, granted_ms, until_ms, ttl_ms, waiters;

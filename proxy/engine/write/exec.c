@@ -203,34 +203,44 @@ static enum value_type parse_type(struct bytes text)
     return bytes_equal_nocase(text, "hash") ? VALUE_HASH : VALUE_NONE; /* which no key has */
 }
 
-bool exec_scan_parse(struct exec *exec, size_t at, bool takes_type, struct exec_scan *scan)
+/* Read the option at argv[i]. False: an error was replied. */
+static bool take_option(struct exec *exec, size_t i, bool takes_type, struct exec_scan *scan)
 {
-    *scan = (struct exec_scan){.count = 10};
-    for (size_t i = at; i < exec->argc; i += 2) {
-        bool has_value = i + 1 < exec->argc;
-        if (has_value && exec_is_word(exec, i, "MATCH")) {
-            if (exec->argv[i + 1].len > GLOB_MAX) {
-                exec_error(exec, GLOB_TOO_LONG);
-                return false;
-            }
-            glob_free(scan->match);
-            scan->match = glob_new(exec->argv[i + 1]);
-        } else if (has_value && exec_is_word(exec, i, "COUNT")) {
-            if (!bytes_to_int64(exec->argv[i + 1], &scan->count)) {
-                exec_error(exec, "value is not an integer or out of range");
-                return false;
-            }
-            if (scan->count < 1) {
-                exec_syntax(exec);
-                return false;
-            }
-        } else if (has_value && takes_type && exec_is_word(exec, i, "TYPE")) {
-            scan->typed = true;
-            scan->type = parse_type(exec->argv[i + 1]);
-        } else {
+    bool has_value = i + 1 < exec->argc;
+
+    if (has_value && exec_is_word(exec, i, "MATCH")) {
+        if (exec->argv[i + 1].len > GLOB_MAX) {
+            exec_error(exec, GLOB_TOO_LONG);
+            return false;
+        }
+        glob_free(scan->match);
+        scan->match = glob_new(exec->argv[i + 1]);
+    } else if (has_value && exec_is_word(exec, i, "COUNT")) {
+        if (!bytes_to_int64(exec->argv[i + 1], &scan->count)) {
+            exec_error(exec, "value is not an integer or out of range");
+            return false;
+        }
+        if (scan->count < 1) {
             exec_syntax(exec);
             return false;
         }
+    } else if (has_value && takes_type && exec_is_word(exec, i, "TYPE")) {
+        scan->typed = true;
+        scan->type = parse_type(exec->argv[i + 1]);
+    } else {
+        exec_syntax(exec);
+        return false;
     }
+    return true;
+}
+
+bool exec_scan_parse(struct exec *exec, size_t at, bool takes_type, struct exec_scan *scan)
+{
+    *scan = (struct exec_scan){.count = 10};
+    for (size_t i = at; i < exec->argc; i += 2)
+        if (!take_option(exec, i, takes_type, scan)) {
+            glob_free(scan->match);
+            return false;
+        }
     return true;
 }

@@ -94,8 +94,8 @@ struct exec_scan {
     bool typed;
     enum value_type type;
 };
-/* Read the options from argv[at] on; glob_free scan->match, in any case. False: an error was
- * replied. */
+/* Read the options from argv[at] on; glob_free scan->match when done. False: an error was replied,
+ * and there is nothing to free. */
 bool exec_scan_parse(struct exec *exec, size_t at, bool takes_type, struct exec_scan *scan);
 
 #endif
