@@ -67,8 +67,8 @@ struct store_txn_impl {
     /* When the transaction began, by the store's time (store/clock.h): for the age of things. */
     int64_t (*now_ms)(struct store_txn *txn);
 
-    /* A savepoint inside an operation: what is done after it can be undone, what was done
-     * before it stays. At most one at a time; it ends with the operation. */
+    /* A savepoint inside an operation: what is done after it can be undone, what was done before it
+     * stays. At most one at a time; it ends with the operation. */
     enum stk_error (*savepoint)(struct store_txn *txn);
     enum stk_error (*savepoint_keep)(struct store_txn *txn);
     /* STK_ERR: SQL has ended the whole transaction, the operation must return an error. */

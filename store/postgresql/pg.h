@@ -77,7 +77,7 @@ struct pg_params {
     "pg_catalog.current_setting('synchronous_commit')"                                             \
     " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)"
 
-/* Connects, within the limit, or says in `why` why not. */
+/* Connect, within the limit, or say in `why` why not. */
 bool pg_connect(struct pg *pg);
 /* Close the connection, if there is one. */
 void pg_drop(struct pg *pg);
@@ -107,7 +107,7 @@ void pg_param_array(struct pg_params *params, struct pg_array *array);
 void pg_send(struct pg *pg, size_t statement, const struct pg_params *params);
 /* The same for a text without parameters that was not prepared. */
 void pg_send_text(struct pg *pg, const char *text);
-/* Has the server parse a text, and no more: it has to be one statement. */
+/* Have the server parse a text, and no more: it has to be one statement. */
 void pg_send_parse(struct pg *pg, const char *text);
 /* Ask for the columns of a portal that is open by then. */
 void pg_send_describe(struct pg *pg, const char *portal);

@@ -247,8 +247,8 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     init_reach(store, &store->apart.reach, PG_CONNECTION_APART, options->log);
     init_reach(store, &store->readers[READS_QUICK].reach, PG_CONNECTION_READER, options->log);
     init_reach(store, &store->readers[READS_SLOW].reach, PG_CONNECTION_SLOW, options->log);
-    init_reach(store, &store->watch.reach, PG_CONNECTION_WATCH,
-               NULL); /* of an outage the others tell */
+    /* Of an outage the others tell. */
+    init_reach(store, &store->watch.reach, PG_CONNECTION_WATCH, NULL);
     store->watch.log = options->log;
     store->watch.finished = &store->finished;
     store->writer.watch = store->apart.watch = &store->watch;

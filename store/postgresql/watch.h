@@ -51,7 +51,7 @@ void pg_watch_locked(struct pg_watch *watch, const struct set *set);
 /* The transaction of this set is committed: others hear of the leases that ended by it. For any
  * thread. */
 void pg_watch_notify(struct pg_watch *watch, const struct set *set);
-/* Calls `on_freed` for resources whose lease was ended at another daemon. The owner's. */
+/* Call `on_freed` for resources whose lease was ended at another daemon. The owner's. */
 void pg_watch_collect(struct pg_watch *watch,
                       void (*on_freed)(void *context, struct bytes resource), void *context);
 

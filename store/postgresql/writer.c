@@ -92,7 +92,7 @@ static size_t run_from(struct pg_txn *txn, const struct pg_batch *batch, size_t 
     return missing;
 }
 
-/* Locks, loads and runs until nothing is missing. PG_COMMITTED: it may be committed now. */
+/* Lock, load and run until nothing is missing. PG_COMMITTED: it may be committed now. */
 static enum pg_ended run(struct pg_writer *writer, struct pg_lane *lane)
 {
     struct pg_txn *txn = &lane->reach.txn;

@@ -34,7 +34,7 @@ TRANSACTION_TEST(one_failing_command_undoes_all_and_is_the_reply)
     assert_says(world, 1, "MGET a b", "*2\r\n" NIL "$1\r\n2\r\n");
 }
 
-/* After a failure the engine marks where transactions begin: they are undone in another way. */
+/* After a failure transactions begin with a savepoint: they are undone in another way. */
 TRANSACTION_TEST(a_second_transaction_that_fails_is_undone_too)
 {
     for (int round = 0; round < 3; round++) {

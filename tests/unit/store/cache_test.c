@@ -209,7 +209,7 @@ CACHE_TEST(names_of_any_length_are_taken_or_left)
     assert_true(cache_find(cache, (struct bytes){longest, 16}, &found));
 }
 
-CACHE_TEST(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_else)
+CACHE_TEST(an_undo_forgets_what_was_put_or_updated_since_the_savepoint_and_nothing_else)
 {
     put(cache, "committed", 1, 1);
     put(cache, "updated before", 2, 1);
@@ -218,18 +218,18 @@ CACHE_TEST(an_undo_forgets_what_was_put_or_updated_since_the_mark_and_nothing_el
     assert_int_equal(cache_savepoint(cache), 0);
     put(cache, "put before", 4, 1);
     update(cache, 2, 2);
-    size_t mark = cache_savepoint(cache);
+    size_t savepoint = cache_savepoint(cache);
     put(cache, "put after", 5, 1);
     update(cache, 3, 2);
     update(cache, 5, 2);
     update(cache, 99, 2); /* is not in there */
-    cache_undo(cache, mark);
+    cache_undo(cache, savepoint);
     assert_true(has(cache, "committed", 1));
     assert_true(has(cache, "updated before", 2));
     assert_true(has(cache, "put before", 1));
     assert_false(has(cache, "updated after", 0));
     assert_false(has(cache, "put after", 0));
-    assert_int_equal(cache_savepoint(cache), mark);
+    assert_int_equal(cache_savepoint(cache), savepoint);
     put(cache, "put after", 5, 7);
     cache_undo(cache, 0);
     assert_true(has(cache, "committed", 1));
@@ -247,10 +247,10 @@ CACHE_TEST(an_undo_holds_where_the_cache_was_cleared_or_an_entry_forgotten_meanw
     put(cache, "b", 2, 1);
     cache_commit(cache);
     update(cache, 1, 2);
-    size_t mark = cache_savepoint(cache);
+    size_t savepoint = cache_savepoint(cache);
     cache_clear(cache);
     put(cache, "a", 1, 3);
-    cache_undo(cache, mark);
+    cache_undo(cache, savepoint);
     assert_false(has(cache, "a", 0));
     put(cache, "a", 1, 4);
     cache_commit(cache);

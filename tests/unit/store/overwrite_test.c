@@ -124,7 +124,7 @@ SQLITE_TEST(an_operation_that_has_overwritten_and_fails_is_undone)
     expect(rig, "b-zero", "c-zero");
 }
 
-AFTER_A_TEST(an_overwrite_is_undone_to_its_mark, "b-two!", "c-zero")
+AFTER_A_TEST(an_overwrite_is_undone_to_its_savepoint, "b-two!", "c-zero")
 {
     assert_true(overwrite(txn, "r", "b-one!"));
     assert_ok(txn_savepoint(txn));

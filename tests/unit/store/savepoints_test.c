@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Savepoints, in both stores: what an operation does after one can be undone, what it did before
- * stays.
- */
+/* Savepoints, in both stores: what an operation does after one can be undone, and what it did
+ * before stays. */
 #include "tests/unit/store/rig.h"
 
 /* Does everything to "a" (live, a string) and to a resource "new" that an operation can do. */
 static void do_everything(struct store_txn *txn)
 {
-    struct resource new = rig_grant(txn, "new", "marked");
-    struct resource a = rig_grant(txn, "a", "marked");
+    struct resource new = rig_grant(txn, "new", "inside");
+    struct resource a = rig_grant(txn, "a", "inside");
 
-    assert_ok(txn_field_put(txn, &new, bytes_of("f"), BYTES_LITERAL("marked")));
+    assert_ok(txn_field_put(txn, &new, bytes_of("f"), BYTES_LITERAL("inside")));
     assert_ok(txn_value_clear(txn, &a));
-    assert_ok(txn_field_put(txn, &a, bytes_of("f"), BYTES_LITERAL("marked")));
-    rig_receipt_put(txn, "a", "marked");
+    assert_ok(txn_field_put(txn, &a, bytes_of("f"), BYTES_LITERAL("inside")));
+    rig_receipt_put(txn, "a", "inside");
     rig_release(txn, "a");
 }
 
@@ -30,7 +29,7 @@ static void expect_as_before(struct store_txn *txn)
     assert_true(bytes_equal(lease.owner, BYTES_LITERAL("first")));
     assert_int_equal(lease.holds, 1);
     assert_string_equal(rig_get(txn, "a"), "before");
-    assert_string_equal(rig_receipt(txn, "a", "marked"), "(none)");
+    assert_string_equal(rig_receipt(txn, "a", "inside"), "(none)");
 }
 
 static void prepare(struct store_txn *txn)
@@ -59,7 +58,7 @@ static void look(struct store_txn *txn)
     assert_string_equal(rig_get(txn, "kept"), "1");
 }
 
-BOTH_TEST(what_follows_a_mark_is_undone_and_what_was_before_stays)
+BOTH_TEST(what_follows_a_savepoint_is_undone_and_what_was_before_stays)
 {
     rig_in_write(rig, prepare);
     rig_in_write(rig, undo);
@@ -82,7 +81,7 @@ static void look_kept(struct store_txn *txn)
     assert_int_equal(rig_find(txn, "a").fence.token, 2);
     assert_int_equal(rig_find(txn, "a").fence.state, FENCE_RELEASED);
     assert_int_equal(rig_find(txn, "new").type, VALUE_HASH);
-    assert_string_equal(rig_receipt(txn, "a", "marked"), "reply to marked");
+    assert_string_equal(rig_receipt(txn, "a", "inside"), "reply to inside");
 }
 
 BOTH_TEST(what_is_kept_stays)
@@ -138,16 +137,16 @@ BOTH_WRITE_TEST(sweeps_and_the_floor_they_raise_are_undone)
     assert_int_equal(removed, 1);
 }
 
-static enum stk_error leave_a_mark(struct store_txn *txn, void *arg)
+static enum stk_error leave_a_savepoint(struct store_txn *txn, void *arg)
 {
     assert_ok(txn_savepoint(txn));
     rig_set(txn, arg, "1");
     return STK_OK;
 }
 
-static enum stk_error mark_and_fail(struct store_txn *txn, void *arg)
+static enum stk_error save_and_fail(struct store_txn *txn, void *arg)
 {
-    (void)leave_a_mark(txn, arg);
+    (void)leave_a_savepoint(txn, arg);
     return STK_ERR;
 }
 
@@ -157,11 +156,11 @@ static enum stk_error get(struct store_txn *txn, void *arg)
     return STK_OK;
 }
 
-BOTH_TEST(a_mark_ends_with_its_operation)
+BOTH_TEST(a_savepoint_ends_with_its_operation)
 {
     char a[16] = "a", b[16] = "b", c[16] = "c";
-    struct rig_op ops[] = {rig_op(true, leave_a_mark, "a"), rig_op(true, mark_and_fail, "b"),
-                           rig_op(true, leave_a_mark, "c")};
+    struct rig_op ops[] = {rig_op(true, leave_a_savepoint, "a"), rig_op(true, save_and_fail, "b"),
+                           rig_op(true, leave_a_savepoint, "c")};
 
     rig_batch(rig, ops, 3);
     assert_ok(ops[0].base.error);
@@ -175,7 +174,7 @@ BOTH_TEST(a_mark_ends_with_its_operation)
     assert_string_equal(c, "1");
 }
 
-static void read_marked(struct store_txn *txn)
+static void read_in_savepoint(struct store_txn *txn)
 {
     assert_ok(txn_savepoint(txn));
     expect_as_before(txn);
@@ -184,9 +183,9 @@ static void read_marked(struct store_txn *txn)
     expect_as_before(txn);
 }
 
-BOTH_TEST(a_read_may_set_marks_too)
+BOTH_TEST(a_read_may_set_savepoints_too)
 {
     rig_in_write(rig, prepare);
-    rig_in_read(rig, read_marked);
-    rig_in_read(rig, read_marked);
+    rig_in_read(rig, read_in_savepoint);
+    rig_in_read(rig, read_in_savepoint);
 }

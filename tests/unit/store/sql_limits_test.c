@@ -187,9 +187,9 @@ static enum stk_error set_key(struct store_txn *txn, void *name)
 }
 
 /* A write of Stockade's, the statement, and what the engine does where that fails. */
-static enum stk_error marked(struct store_txn *txn, void *arg)
+static enum stk_error in_savepoint(struct store_txn *txn, void *arg)
 {
-    rig_set(txn, "marked", "value");
+    rig_set(txn, "before", "value");
     if (txn_savepoint(txn) != STK_OK)
         return STK_STORE;
     enum stk_error error = sql_body(txn, arg);
@@ -224,7 +224,7 @@ SQLITE_TEST(a_statement_that_ends_the_transaction_ends_nobody_elses_write)
 {
     static const struct {
         const char *statement, *why;
-        bool ends; /* the transaction, so that the mark cannot be undone alone */
+        bool ends; /* the transaction, so that the savepoint cannot be undone alone */
     } wrong[] = {
         {"INSERT OR ROLLBACK INTO t VALUES(2), (1)", "UNIQUE", true},
         {"UPDATE OR ROLLBACK t SET a = 1", "UNIQUE", true},
@@ -247,11 +247,11 @@ SQLITE_TEST(a_statement_that_ends_the_transaction_ends_nobody_elses_write)
             ask.call.time_limit_ms = 50;
         assert_int_equal(in_a_batch(rig, &ask, sql_body), STK_ERR);
         sql_expect(ask.call.why, "", wrong[i].why);
-        enum stk_error error = in_a_batch(rig, &ask, marked);
+        enum stk_error error = in_a_batch(rig, &ask, in_savepoint);
         if (error != (wrong[i].ends ? STK_ERR : STK_OK))
             fail_msg("%s: %d", wrong[i].statement, error);
         sql_expect(ask.call.why, "", wrong[i].why);
-        assert_string_equal(key(rig, "marked"), wrong[i].ends ? "" : "'value';");
+        assert_string_equal(key(rig, "before"), wrong[i].ends ? "" : "'value';");
         assert_string_equal(sql_ask(rig, "SELECT a FROM t ORDER BY a"), "0;1;");
     }
 }
@@ -261,7 +261,7 @@ SQLITE_TEST(ddl_that_is_stopped_leaves_nothing)
     struct ask ask = ask_of(SQL_MAY_DEFINE, "CREATE TABLE x AS " ENDLESS "SELECT x FROM c");
 
     ask.call.time_limit_ms = 50;
-    assert_int_equal(in_a_batch(rig, &ask, marked), STK_ERR);
+    assert_int_equal(in_a_batch(rig, &ask, in_savepoint), STK_ERR);
     sql_expect(ask.call.why, "", "50 ms");
     sql_expect(sql_ask(rig, "SELECT * FROM x"), "ERR ", "no such table");
     assert_string_equal(sql_define(rig, "CREATE TABLE x(a)"), "");

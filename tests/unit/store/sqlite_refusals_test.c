@@ -158,7 +158,7 @@ static enum stk_error put_receipts(struct store_txn *txn, void *arg)
     return txn_savepoint(txn);
 }
 
-static enum stk_error use_marks(struct store_txn *txn, void *arg)
+static enum stk_error use_savepoints(struct store_txn *txn, void *arg)
 {
     enum stk_error error;
     struct resource row;
@@ -305,7 +305,7 @@ TESTS_OF(write_strings)
 TESTS_OF(write_fields)
 TESTS_OF(grant)
 TESTS_OF(put_receipts)
-TESTS_OF(use_marks)
+TESTS_OF(use_savepoints)
 TESTS_OF(sweep)
 TESTS_OF(flush)
 TESTS_OF(guard)

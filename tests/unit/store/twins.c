@@ -138,13 +138,13 @@ enum stk_error twins_change(struct store_txn *txn, void *arg)
 
     drawing->outcome = 0;
     for (unsigned left = 1 + twins_draw(&state, 4); left > 0; left--) {
-        unsigned marked = twins_draw(&state, 6);
-        enum stk_error error = marked < 2 ? txn_savepoint(txn) : STK_OK;
+        unsigned saved = twins_draw(&state, 6);
+        enum stk_error error = saved < 2 ? txn_savepoint(txn) : STK_OK;
         if (error == STK_OK)
             error = !drawing->plain && twins_draw(&state, 5) == 0 ? sweep(txn, drawing, &state)
                                                                   : change_one(txn, &state);
-        if (error == STK_OK && marked < 2)
-            error = marked == 0 ? txn_savepoint_undo(txn) : txn_savepoint_keep(txn);
+        if (error == STK_OK && saved < 2)
+            error = saved == 0 ? txn_savepoint_undo(txn) : txn_savepoint_keep(txn);
         if (error != STK_OK)
             return error;
     }
