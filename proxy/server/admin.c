@@ -32,20 +32,19 @@
 #include "proxy/server/doors.h"
 #include "proxy/server/http.h"
 #include "proxy/server/live.h"
-#include "proxy/server/overdue.h"
 #include "proxy/server/page/page.h"
+#include "proxy/server/places.h"
 #include "proxy/server/tunnel.h"
 
 enum {
     CONNECTIONS_MAX = 320, /* process.c reserves descriptors for them, or for tunnels */
-    PLAIN_RESERVED = 32,   /* of these, for /health, /ready and /metrics */
+    /* What was ended to make room is closed in libmicrohttpd's next turn. */
+    PLACES_MAX = CONNECTIONS_MAX - 32,
+    TUNNELS_MAX = CONNECTIONS_MAX / 2, /* each takes two descriptors, and its connection one */
+    NEVER_KEPT = 24,                   /* places; see places.h */
     TIMEOUT_SECONDS = 10,
     CONNECTION_BYTES_MAX = 16 * 1024,
-    BACKLOG = 64,
-    TUNNELS_MAX = CONNECTIONS_MAX / 2, /* each takes two descriptors, and its connection one */
-    /* A suspended connection outlives its tunnel for a while. */
-    TUNNELLED_MAX = TUNNELS_MAX * 3 / 2,
-    GUESTS_MAX = TUNNELLED_MAX + 1,
+    BACKLOG = 256,
 };
 
 enum {
@@ -63,11 +62,8 @@ struct admin {
     struct MHD_Daemon *http;
     struct api *api;
     struct live *live;
-    struct overdue *overdue;
-    struct {
-        int fd;
-        char *user;       /* NULL: a free place */
-    } guests[GUESTS_MAX]; /* connections through tunnels, whose certificates name users */
+    struct places *places;
+    struct guest *arriving; /* it is being given to libmicrohttpd; else NULL */
     struct list trials;
     struct {
         uint64_t until_ms;
@@ -80,6 +76,15 @@ struct admin {
     int open_handles;
     bool exposed;
     char text[ADDRESS_TEXT_MAX];
+};
+
+/* A client's connection. One through a tunnel has two ends, and is over when both are. */
+struct guest {
+    struct admin *admin;
+    struct place *place;
+    struct tunnel *tunnel; /* NULL: none, or it has closed */
+    int fd;                /* of libmicrohttpd's end; -1: not yet, or no more */
+    char *user;            /* whom its certificate names; NULL: nobody */
 };
 
 /* A request that has begun to arrive. */
@@ -211,16 +216,9 @@ static unsigned status_of(enum door door)
                                  : MHD_HTTP_FORBIDDEN;
 }
 
-/* Whom the certificate at the other end of this connection's tunnel names; NULL: nobody. */
-static const char *certified(const struct admin *admin, struct MHD_Connection *connection)
+static struct guest *guest_of(struct MHD_Connection *connection)
 {
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-
-    for (size_t i = 0; info != NULL && i < GUESTS_MAX; i++)
-        if (admin->guests[i].user != NULL && admin->guests[i].fd == info->connect_fd)
-            return admin->guests[i].user;
-    return NULL;
+    return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 }
 
 static void audit_login(struct admin *admin, struct MHD_Connection *connection, const char *user,
@@ -307,7 +305,7 @@ static bool start_trial(struct admin *admin, struct MHD_Connection *connection,
 
     for (struct list *link = admin->trials.next; link != &admin->trials; link = link->next)
         count++;
-    if (count >= TRIALS_MAX)
+    if (count >= TRIALS_MAX || places_are_crowded(admin->places))
         return false;
     struct trial *trial = mem_zalloc(sizeof *trial);
     *trial = (struct trial){.job = {run_trial, end_trial, NULL},
@@ -382,7 +380,7 @@ static enum known ask_doors(struct admin *admin, struct MHD_Connection *connecti
     struct visitor visitor = visitor_of(connection, admin->tunnels != NULL);
     struct acl *acl = engine_acl(admin->engine);
     bool local = visitor.loopback && !visitor.forwarded;
-    const char *name = certified(admin, connection);
+    const char *name = guest_of(connection)->user;
     enum known known = KNOWN;
 
     *asker = (struct asker){.reader = {acl, acl_newcomer(acl, local)}, .name = ACL_DEFAULT_USER};
@@ -429,8 +427,10 @@ static enum MHD_Result serve_stream(struct admin *admin, struct MHD_Connection *
 {
     enum MHD_Result queued = MHD_NO;
 
-    if (live_stream(admin->live, connection, asker->reader, asker->may_revoke, &queued))
+    if (live_stream(admin->live, connection, asker->reader, asker->may_revoke, &queued)) {
+        place_keep(guest_of(connection)->place);
         return queued;
+    }
     return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, true, NULL,
                        "too many pages are open");
 }
@@ -452,20 +452,10 @@ static enum MHD_Result begin_call(struct admin *admin, struct MHD_Connection *co
     return api_go_on(incoming->exchange);
 }
 
-/* Return whether the connections that are left are kept for /health, /ready and /metrics. */
-static bool is_crowded(struct admin *admin)
-{
-    const union MHD_DaemonInfo *info =
-        MHD_get_daemon_info(admin->http, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
-    unsigned max = admin->tunnels != NULL ? TUNNELS_MAX : CONNECTIONS_MAX;
-
-    return info->num_connections > max - PLAIN_RESERVED;
-}
-
 static enum MHD_Result serve_route(struct admin *admin, struct MHD_Connection *connection,
                                    size_t at, const struct asker *asker, struct incoming *incoming)
 {
-    if (is_crowded(admin))
+    if (routes[at].route != ROUTE_STATE && places_are_crowded(admin->places))
         return http_refuse(connection, MHD_HTTP_SERVICE_UNAVAILABLE, true, NULL,
                            "too many connections are open");
     switch (routes[at].route) {
@@ -515,11 +505,6 @@ static enum MHD_Result begin(struct admin *admin, struct MHD_Connection *connect
     return serve_route(admin, connection, at, &asker, incoming);
 }
 
-static struct arrival *arrival_of(struct MHD_Connection *connection)
-{
-    return MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
-}
-
 static enum MHD_Result take_body(struct incoming *incoming, const char *piece, size_t *len)
 {
     incoming->body_len += *len;
@@ -538,6 +523,7 @@ static enum MHD_Result serve(void *context, struct MHD_Connection *connection, c
                              size_t *upload_size, void **state)
 {
     struct incoming *incoming = *state;
+    enum MHD_Result queued;
 
     (void)version;
     if (incoming == NULL) {
@@ -546,10 +532,14 @@ static enum MHD_Result serve(void *context, struct MHD_Connection *connection, c
     }
     if (*upload_size > 0)
         return take_body(incoming, upload, upload_size);
-    overdue_arrived(arrival_of(connection));
+    place_answer(guest_of(connection)->place);
     if (incoming->exchange != NULL)
-        return api_go_on(incoming->exchange);
-    return begin(context, connection, url, method, incoming);
+        queued = api_go_on(incoming->exchange);
+    else
+        queued = begin(context, connection, url, method, incoming);
+    if (MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_SUSPENDED)->suspended)
+        place_keep(guest_of(connection)->place);
+    return queued;
 }
 
 static void on_completed(void *context, struct MHD_Connection *connection, void **state,
@@ -565,7 +555,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
         free(incoming);
     }
     *state = NULL;
-    overdue_await(arrival_of(connection));
+    place_await(guest_of(connection)->place);
 }
 
 static void on_timer(uv_timer_t *timer);
@@ -646,30 +636,32 @@ static int take(struct admin *admin, int fd, bool tls, char *why, size_t why_siz
     return fd;
 }
 
-static void forget_guest(struct admin *admin, int fd)
+static void on_crowded(void *context)
 {
-    for (size_t i = 0; i < GUESTS_MAX; i++)
-        if (admin->guests[i].user != NULL && admin->guests[i].fd == fd) {
-            free(admin->guests[i].user);
-            admin->guests[i].user = NULL;
-        }
+    struct guest *guest = context;
+
+    if (guest->fd >= 0)
+        (void)shutdown(guest->fd, SHUT_RDWR); /* libmicrohttpd sees that it has ended */
+    if (guest->tunnel != NULL)
+        tunnel_drop(guest->tunnel);
 }
 
-/* Note whom this connection's certificate names (NULL: nobody), in place of whoever had the
- * descriptor before. False: there is no room. */
-static bool set_guest(struct admin *admin, int fd, const char *user)
+static struct guest *add_guest(struct admin *admin, struct tunnel *tunnel, int fd)
 {
-    forget_guest(admin, fd);
-    if (user == NULL)
-        return true;
-    for (size_t i = 0; i < GUESTS_MAX; i++) {
-        if (admin->guests[i].user != NULL)
-            continue;
-        admin->guests[i].fd = fd;
-        admin->guests[i].user = mem_strdup(user);
-        return true;
-    }
-    return false;
+    struct guest *guest = mem_zalloc(sizeof *guest);
+
+    *guest = (struct guest){.admin = admin, .tunnel = tunnel, .fd = fd};
+    guest->place = place_take(admin->places, on_crowded, guest);
+    return guest;
+}
+
+static void forget_guest_if_over(struct guest *guest)
+{
+    if (guest->fd >= 0 || guest->tunnel != NULL)
+        return;
+    place_leave(guest->place);
+    free(guest->user);
+    free(guest);
 }
 
 static void on_connection(void *context, struct MHD_Connection *connection, void **socket_context,
@@ -678,12 +670,17 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     struct admin *admin = context;
+    struct guest *guest = *socket_context;
 
-    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-        *socket_context = overdue_begin(admin->overdue, info->connect_fd);
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        guest->fd = -1;
+        forget_guest_if_over(guest);
+    } else if (admin->tunnels == NULL) {
+        *socket_context = add_guest(admin, NULL, info->connect_fd);
     } else {
-        overdue_end(*socket_context);
-        forget_guest(admin, info->connect_fd);
+        check(admin->arriving != NULL && admin->arriving->fd == info->connect_fd);
+        *socket_context = admin->arriving;
+        admin->arriving = NULL;
     }
 }
 
@@ -696,23 +693,43 @@ static bool start_http(struct admin *admin, int fd)
     admin->http = MHD_start_daemon(
         flags, 0, NULL, NULL, serve, admin, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, admin, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)(fd < 0 ? TUNNELLED_MAX : CONNECTIONS_MAX), MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)TIMEOUT_SECONDS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX,
+        (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)TIMEOUT_SECONDS,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES_MAX,
         fd < 0 ? MHD_OPTION_END : MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_END);
     return admin->http != NULL;
 }
 
-/* A client has come through a tunnel. libmicrohttpd closes the socket where it refuses it. */
-static void on_tunnel(void *context, int fd, const char *user, const struct sockaddr *peer,
-                      socklen_t peer_len)
+static void *on_tunnel(void *context, struct tunnel *tunnel)
 {
-    struct admin *admin = context;
+    return add_guest(context, tunnel, -1);
+}
 
-    if (!set_guest(admin, fd, user))
-        close(fd);
-    else if (MHD_add_connection(admin->http, fd, peer, peer_len) != MHD_YES)
-        forget_guest(admin, fd);
+/* libmicrohttpd may take it only when it runs, and closes the socket where it refuses it. */
+static void on_tunnel_opened(void *context, int fd, const char *user, const struct sockaddr *peer,
+                             socklen_t peer_len)
+{
+    struct guest *guest = context;
+    struct admin *admin = guest->admin;
+
+    guest->fd = fd;
+    guest->user = user != NULL ? mem_strdup(user) : NULL;
+    admin->arriving = guest;
+    if (MHD_add_connection(admin->http, fd, peer, peer_len) == MHD_YES)
+        MHD_run(admin->http);
+    if (admin->arriving != NULL)
+        guest->fd = -1;
+    admin->arriving = NULL;
     wake(admin);
+}
+
+static void on_tunnel_closed(void *context)
+{
+    struct guest *guest = context;
+
+    guest->tunnel = NULL;
+    if (guest->fd >= 0) /* or it may miss the end of half a request */
+        (void)shutdown(guest->fd, SHUT_RDWR);
+    forget_guest_if_over(guest);
 }
 
 static bool open_tunnels(struct admin *admin, uv_loop_t *loop, const struct admin_options *options,
@@ -720,8 +737,9 @@ static bool open_tunnels(struct admin *admin, uv_loop_t *loop, const struct admi
 {
     const struct tunnels_options tunnels = {.loop = loop,
                                             .log = options->log,
-                                            .max = TUNNELS_MAX,
-                                            .opened = on_tunnel,
+                                            .begun = on_tunnel,
+                                            .opened = on_tunnel_opened,
+                                            .closed = on_tunnel_closed,
                                             .context = admin};
 
     admin->tunnels = tunnels_open(&tunnels, fd, tls_context_share(options->tls), options->tls_user);
@@ -762,7 +780,8 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
     const struct waker waker = {wake, admin};
     admin->api = api_new(loop, engine, options->show_values, waker);
     admin->live = live_new(loop, engine, options->service_uri, waker);
-    admin->overdue = overdue_new(loop);
+    admin->places = places_new(loop, options->tls != NULL ? TUNNELS_MAX : PLACES_MAX,
+                               (options->tls != NULL ? TUNNELS_MAX : PLACES_MAX) - NEVER_KEPT);
     check(uv_poll_start(&admin->poll, UV_READABLE, on_poll) == 0);
     return admin;
 }
@@ -823,6 +842,6 @@ void admin_close(struct admin *admin)
     if (admin->tunnels != NULL)
         tunnels_close(admin->tunnels, on_part_closed, admin);
     live_close(admin->live, on_part_closed, admin);
-    overdue_close(admin->overdue, on_part_closed, admin);
+    places_close(admin->places, on_part_closed, admin);
     api_close(admin->api, on_part_closed, admin);
 }

@@ -14,7 +14,8 @@
  * TLS stands between the socket and the session, and is no other path: what arrives is opened
  * before the session gets it, what leaves is sealed behind it. A handshake costs the loop much more
  * than a command does, and whoever can connect may begin one: HANDSHAKES_MAX are under way at a
- * time, the others wait unread, and each has HANDSHAKE_MS from its arrival on.
+ * time, the others wait unread, and each has HANDSHAKE_MS from its arrival on. While others wait,
+ * one that has had its turn for TURN_MS is dropped, so that silent ones do not keep them out.
  *
  * Invariants: a session is closed exactly once, when its connection leaves `open`. One write per
  * connection is under way. Meanwhile output gathers in the session, which starts no more commands
@@ -34,6 +35,7 @@ enum {
     TICK_MS = 250,
     HANDSHAKES_MAX = 256,
     HANDSHAKE_MS = 10000,
+    TURN_MS = 1000,
     HANDSHAKE_LOGGED_MS = 1000, /* one that failed is logged, others within this are not */
     USER_NAME_MAX = 255,
     PENDING_MAX = 64 * 1024,
@@ -63,6 +65,7 @@ struct conn {
         uv_shutdown_t shutdown;
     } request;
     uint64_t until_ms; /* lingering, or in a handshake: it is closed then */
+    uint64_t turn_ms;  /* in a handshake that has begun: others may have its turn then */
     bool reading, writing;
 };
 
@@ -92,6 +95,7 @@ static void begin_handshakes(struct conns *conns)
            (link = list_pop(&conns->handshakes_to_come)) != NULL) {
         struct conn *conn = list_entry(link, struct conn, handshake);
         conn->tls = tls_open(conns->tls, NULL);
+        conn->turn_ms = uv_now(conns->loop) + TURN_MS;
         list_append(&conns->handshakes, &conn->handshake);
         conns->handshakes_count++;
         set_reading(conn, true);
@@ -252,6 +256,17 @@ static void drop_late_handshakes(struct conns *conns, struct list *handshakes)
     }
 }
 
+/* Each that is dropped lets the next one begin. */
+static void end_long_turns(struct conns *conns)
+{
+    while (!list_empty(&conns->handshakes_to_come)) {
+        struct conn *conn = list_entry(conns->handshakes.next, struct conn, handshake);
+        if (conn->turn_ms > uv_now(conns->loop))
+            return;
+        drop(conn);
+    }
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     struct conns *conns = timer->data;
@@ -264,6 +279,7 @@ static void on_tick(uv_timer_t *timer)
     }
     drop_late_handshakes(conns, &conns->handshakes_to_come);
     drop_late_handshakes(conns, &conns->handshakes);
+    end_long_turns(conns);
     if (conns->lingering_count == 0 && list_empty(&conns->handshakes))
         uv_timer_stop(timer);
 }

@@ -27,7 +27,7 @@ enum {
     ENDING_MS = 2000,
     WRITING_MS = 30000, /* a client that reads nothing for so long is dropped */
     TICK_MS = 250,
-    BACKLOG = 64,
+    BACKLOG = 256,
     READ_SIZE = 16 * 1024,
     LOGGED_MS = 1000,
 };
@@ -72,6 +72,7 @@ struct tunnel {
     uint64_t until_ms; /* HANDSHAKE, ENDING; OPEN: of the write to the client */
     int handles;
     bool dropped;
+    void *client; /* what begun() has returned */
     struct side outside, inside;
 };
 
@@ -104,7 +105,7 @@ static void on_side_closed(uv_handle_t *handle)
     free_when_closed(tunnels);
 }
 
-static void drop(struct tunnel *tunnel)
+void tunnel_drop(struct tunnel *tunnel)
 {
     if (tunnel->dropped)
         return;
@@ -113,6 +114,8 @@ static void drop(struct tunnel *tunnel)
     uv_close(&tunnel->outside.socket.handle, on_side_closed);
     if (tunnel->inside.there)
         uv_close(&tunnel->inside.socket.handle, on_side_closed);
+    if (tunnel->client != NULL)
+        tunnel->tunnels->options.closed(tunnel->client);
 }
 
 /* Writing. */
@@ -123,7 +126,7 @@ static void move_on(struct tunnel *tunnel);
 static void write_failed(struct tunnel *tunnel, const struct side *side)
 {
     if (side == &tunnel->outside)
-        drop(tunnel);
+        tunnel_drop(tunnel);
 }
 
 static void on_written(uv_write_t *write, int status)
@@ -184,7 +187,7 @@ static void set_reading(struct tunnel *tunnel, struct side *side, bool reading)
     if (!reading)
         uv_read_stop(&side->socket.stream);
     else if (uv_read_start(&side->socket.stream, on_alloc, on_read) != 0)
-        drop(tunnel);
+        tunnel_drop(tunnel);
 }
 
 /* All is said. Where the client has nothing more to say either, that is the end. */
@@ -193,13 +196,13 @@ static void on_shut_down(uv_shutdown_t *request, int status)
     struct tunnel *tunnel = request->handle->data;
 
     if (status < 0 || (tunnel->state == ENDING && tunnel->outside.ended))
-        drop(tunnel);
+        tunnel_drop(tunnel);
 }
 
 static void shut_down(struct tunnel *tunnel, struct side *side)
 {
     if (uv_shutdown(&side->shutdown, &side->socket.stream, on_shut_down) != 0)
-        drop(tunnel);
+        tunnel_drop(tunnel);
 }
 
 /* Read where there is room for what comes, and end what has ended. */
@@ -230,7 +233,7 @@ static void open_inside(struct tunnel *tunnel)
     tunnel->state = OPEN;
     if (uv_tcp_getpeername(&tunnel->outside.socket.tcp, (struct sockaddr *)&peer, &len) != 0 ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
-        drop(tunnel);
+        tunnel_drop(tunnel);
         return;
     }
     check(uv_pipe_init(options->loop, &tunnel->inside.socket.pipe, 0) == 0 &&
@@ -239,7 +242,7 @@ static void open_inside(struct tunnel *tunnel)
     tunnel->inside.there = true;
     tunnel->handles++;
     bool named = tls_peer_user(tunnel->tls, tunnel->tunnels->user, name, sizeof name);
-    options->opened(options->context, pair[1], named ? name : NULL, (struct sockaddr *)&peer,
+    options->opened(tunnel->client, pair[1], named ? name : NULL, (struct sockaddr *)&peer,
                     (socklen_t)len);
 }
 
@@ -268,7 +271,7 @@ static void take_sealed(struct tunnel *tunnel, struct bytes arrived)
         log_failed(tunnel);
     put(tunnel, &tunnel->outside, &tunnels->sealed);
     if (state == TLS_FAILED)
-        drop(tunnel);
+        tunnel_drop(tunnel);
     else if (state != TLS_HANDSHAKE && tunnel->state == HANDSHAKE && !tunnel->dropped)
         open_inside(tunnel);
     if (tunnel->state == OPEN && !tunnel->inside.ended)
@@ -284,7 +287,7 @@ static void end_side(struct tunnel *tunnel, struct side *side)
     side->reading = false;
     side->ended = true;
     if (side == &tunnel->outside && tunnel->state != OPEN)
-        drop(tunnel);
+        tunnel_drop(tunnel);
     else if (side == &tunnel->outside && tls_state(tunnel->tls) == TLS_OPEN)
         shut_down(tunnel, &tunnel->inside);
 }
@@ -299,7 +302,7 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
     if (len == UV_EOF || (len < 0 && is_inside)) {
         end_side(tunnel, is_inside ? &tunnel->inside : &tunnel->outside);
     } else if (len < 0) {
-        drop(tunnel);
+        tunnel_drop(tunnel);
     } else if (!is_inside) {
         take_sealed(tunnel, bytes);
     } else if (tunnel->state == OPEN) {
@@ -321,7 +324,7 @@ static void on_tick(uv_timer_t *timer)
         next = link->next;
         if ((tunnel->state != OPEN || tunnel->outside.writing) &&
             tunnel->until_ms <= uv_now(tunnels->options.loop))
-            drop(tunnel);
+            tunnel_drop(tunnel);
     }
     if (list_empty(&tunnels->all))
         uv_timer_stop(timer);
@@ -339,11 +342,11 @@ static void on_connection(uv_stream_t *listener, int status)
     check(uv_tcp_init(tunnels->options.loop, &tunnel->outside.socket.tcp) == 0);
     tunnel->outside.socket.handle.data = tunnel;
     tunnel->outside.there = true;
-    if (status < 0 || uv_accept(listener, &tunnel->outside.socket.stream) != 0 ||
-        tunnels->count > tunnels->options.max) {
-        drop(tunnel);
+    if (status < 0 || uv_accept(listener, &tunnel->outside.socket.stream) != 0) {
+        tunnel_drop(tunnel);
         return;
     }
+    tunnel->client = tunnels->options.begun(tunnels->options.context, tunnel);
     (void)uv_tcp_nodelay(&tunnel->outside.socket.tcp, 1);
     tunnel->tls = tls_open(tunnels->tls, NULL);
     tunnel->until_ms = uv_now(tunnels->options.loop) + HANDSHAKE_MS;
@@ -402,7 +405,7 @@ void tunnels_close(struct tunnels *tunnels, void (*closed)(void *context), void 
     tunnels->closed = closed;
     tunnels->closed_context = context;
     while (!list_empty(&tunnels->all))
-        drop(list_entry(tunnels->all.next, struct tunnel, link));
+        tunnel_drop(list_entry(tunnels->all.next, struct tunnel, link));
     uv_close((uv_handle_t *)&tunnels->listener, on_part_closed);
     uv_close((uv_handle_t *)&tunnels->timer, on_part_closed);
 }

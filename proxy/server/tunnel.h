@@ -16,16 +16,21 @@
 #include "fence/base/tls.h"
 
 struct tunnels;
+struct tunnel;
 
 struct tunnels_options {
     uv_loop_t *loop;
     const struct log *log;
-    size_t max; /* connections; one more is closed at once */
-    /* A client has shaken hands: take this end of the pair, and own it. `user`: whom its
-     * certificate names; NULL: nobody. */
-    void (*opened)(void *context, int fd, const char *user, const struct sockaddr *peer,
-                   socklen_t peer_len);
+    /* A client has come. What is returned is given to the other two. To make room, tunnels may be
+     * dropped here. */
+    void *(*begun)(void *context, struct tunnel *tunnel);
     void *context;
+    /* It has shaken hands: take this end of the pair, and own it. `user`: whom its certificate
+     * names; NULL: nobody. */
+    void (*opened)(void *client, int fd, const char *user, const struct sockaddr *peer,
+                   socklen_t peer_len);
+    /* The tunnel is no more. */
+    void (*closed)(void *client);
 };
 
 /* Listen on a socket that is bound, which is taken over, as the context is. NULL: it is closed, and
@@ -34,6 +39,8 @@ struct tunnels *tunnels_open(const struct tunnels_options *options, int fd, stru
                              enum tls_user user);
 /* New connections begin with this context, which is taken over. */
 void tunnels_set_tls(struct tunnels *tunnels, struct tls_context *tls, enum tls_user user);
+/* End one at once. */
+void tunnel_drop(struct tunnel *tunnel);
 /* Close everything; `closed` is called when the loop has closed the last handle. */
 void tunnels_close(struct tunnels *tunnels, void (*closed)(void *context), void *context);
 
