@@ -727,8 +727,6 @@ static void on_tunnel_closed(void *context)
     struct guest *guest = context;
 
     guest->tunnel = NULL;
-    if (guest->fd >= 0) /* or it may miss the end of half a request */
-        (void)shutdown(guest->fd, SHUT_RDWR);
     forget_guest_if_over(guest);
 }
 

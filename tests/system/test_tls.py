@@ -423,6 +423,7 @@ def test_the_page_by_tls_revokes_and_no_other_sites_page_does(watched, certs, ke
     assert client.lease(key)["state"] == "free"
 
 
+@pytest.mark.slow
 def test_who_leaves_the_page_leaves_nothing_behind(watched, certs):
     """Clients that hang up in the middle of a handshake, of a request, of a stream."""
     had, context = watched.open_files(), certs.client()
@@ -436,7 +437,8 @@ def test_who_leaves_the_page_leaves_nothing_behind(watched, certs):
                         socket.create_connection(watched.admin), server_hostname="127.0.0.1"))
                     sock.sendall(request)
             assert watched.open_files() > had + 30
-        wait_until(lambda: watched.open_files() == had, "all are closed")
+        # libmicrohttpd may miss the end of half a request, and notices it by its time limit, 10 s.
+        wait_until(lambda: watched.open_files() == had, "all are closed", 15)
 
 
 def test_a_page_that_has_no_more_to_ask_is_answered(watched, certs):
