@@ -3,7 +3,9 @@
 against what the documentation says; and the traps that other servers have fallen into."""
 
 import hashlib
+import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from harness.users import ROOT, change, login, with_users
 # The oracle, from the documentation: what each command needs. `R` and `W` are the rights to the key
 # that takes the place of KEY; FREE needs a login only, OPEN not even that.
 READ, WRITE, LEASE, REVOKE = "@read R", "@write W", "@lease W", "@revoke W"
+EXCHANGE = "@write RW" # its reply tells what was there, as Redis's ACCESS says of a key
 EVENTS, ADMIN, CONNECTION, SQL = "@events", "@admin", "@connection", "@sql"
 ORACLE = {
     "ACQUIRE KEY 60000": LEASE, "ACQUIREALL 60000 1 KEY": LEASE, "DEQUEUE KEY id": LEASE,
@@ -25,15 +28,17 @@ ORACLE = {
     "MULTI": "FREE", "EXEC": "FREE", "DISCARD": "FREE", "WATCH KEY": "FREE", "UNWATCH": "FREE",
     "SQL SELECT~1": SQL, "GUARD LIST": ADMIN, "GUARD CREATE t c p": ADMIN, "GUARD DROP t": ADMIN,
     "GET KEY": READ, "STRLEN KEY": READ, "MGET KEY": READ, "GETRANGE KEY 0 1": READ,
-    "SET KEY v": WRITE, "SETNX KEY v": WRITE, "GETSET KEY v": WRITE, "GETDEL KEY": WRITE,
-    "MSET KEY v": WRITE, "APPEND KEY v": WRITE, "SETRANGE KEY 0 v": WRITE, "INCR KEY": WRITE,
-    "DECR KEY": WRITE, "INCRBY KEY 1": WRITE, "DECRBY KEY 1": WRITE, "INCRBYFLOAT KEY 1": WRITE,
+    "SET KEY v": WRITE, "SET KEY v XX GET": EXCHANGE, "SET KEY GET NX": WRITE,
+    "SETNX KEY v": WRITE, "GETSET KEY v": EXCHANGE, "GETDEL KEY": EXCHANGE,
+    "MSET KEY v": WRITE, "APPEND KEY v": WRITE, "SETRANGE KEY 0 v": WRITE, "INCR KEY": EXCHANGE,
+    "DECR KEY": EXCHANGE, "INCRBY KEY 1": EXCHANGE, "DECRBY KEY 1": EXCHANGE,
+    "INCRBYFLOAT KEY 1": EXCHANGE,
     "DEL KEY": WRITE, "UNLINK KEY": WRITE, "EXISTS KEY": READ, "TTL KEY": READ, "PTTL KEY": READ,
     "TYPE KEY": READ, "SCAN 0": "@read", "DBSIZE": "@read",
     "HGET KEY f": READ, "HMGET KEY f": READ, "HGETALL KEY": READ, "HEXISTS KEY f": READ,
     "HLEN KEY": READ, "HKEYS KEY": READ, "HVALS KEY": READ, "HSTRLEN KEY f": READ,
     "HSCAN KEY 0": READ, "HSET KEY f v": WRITE, "HMSET KEY f v": WRITE, "HSETNX KEY f v": WRITE,
-    "HDEL KEY f": WRITE, "HINCRBY KEY f 1": WRITE, "HINCRBYFLOAT KEY f 1": WRITE,
+    "HDEL KEY f": WRITE, "HINCRBY KEY f 1": EXCHANGE, "HINCRBYFLOAT KEY f 1": EXCHANGE,
     "EVAL return~1 0": "@lease", "EVALSHA 00 0": "@lease", "BLPOP KEY 1": LEASE,
     "SCRIPT EXISTS 00": "@lease", "SCRIPT LOAD return~1": "@lease",
     "SUBSCRIBE mine:1": "@events &", "PSUBSCRIBE mine:*": "@events &", "UNSUBSCRIBE": EVENTS,
@@ -42,7 +47,8 @@ ORACLE = {
     "PING": CONNECTION, "ECHO m": CONNECTION, "SELECT 0": CONNECTION, "TIME": CONNECTION,
     "CLIENT ID": CONNECTION, "CLIENT SETNAME n": CONNECTION, "CLIENT GETNAME": CONNECTION,
     "CLIENT SETINFO LIB-NAME n": CONNECTION, "CLIENT INFO": CONNECTION, "CLIENT LIST": ADMIN,
-    "CLIENT KILL ID 999999": ADMIN, "INFO server": CONNECTION, "COMMAND": CONNECTION,
+    "CLIENT KILL ID 999999": ADMIN, "INFO server": CONNECTION, "INFO stats": ADMIN,
+    "COMMAND": CONNECTION,
     "COMMAND COUNT": CONNECTION, "COMMAND DOCS GET": CONNECTION, "COMMAND INFO GET": CONNECTION,
     "ACL WHOAMI": CONNECTION, "ACL LIST": ADMIN, "ACL USERS": ADMIN, "ACL GETUSER root": ADMIN,
     "ACL CAT": ADMIN, "ACL DRYRUN root PING": ADMIN, "ACL LOAD": ADMIN, "ACL LOG": ADMIN,
@@ -50,6 +56,28 @@ ORACLE = {
     "CONFIG GET save": ADMIN, "CONFIG SET a b": ADMIN, "SHUTDOWN": ADMIN, "FLUSHALL": ADMIN,
     "FLUSHDB": ADMIN, "HELLO": "OPEN", "AUTH wrong": "OPEN", "QUIT": "OPEN", "RESET": "OPEN",
 }
+# On lock keys it is what is done to the lease that counts; LOCK is the lock key of LOCKED.
+LOCKS = {
+    "SET LOCK value NX PX 60000": LEASE, "GET LOCK": READ, "TTL LOCK": READ, "PTTL LOCK": READ,
+    "EXISTS LOCK": READ, "HEXISTS LOCK value": READ, "HGET LOCK value": READ, "DEL LOCK": REVOKE,
+    "UNLINK LOCK": REVOKE, "GET redisson_lock_token:{LOCK}": READ,
+    "DEL redisson_unlock_latch:{LOCK}:1": LEASE, "BLPOP lock-signal:LOCKED 0.01": LEASE,
+}
+# What the scripts of lock libraries do, by the names that scripts.c has for it.
+DEEDS = {LEASE: """give_one give_or_gone give_or_error give_each give_all_ok take_all take_seconds
+    extend_one extend_all extend_all_ok extend_seconds extend_or_add extend_or_take take_or_error
+    net_extend rb_lock obtain spring_obtain spring_renew spring_unlock spring_unlock_told
+    unlock_signal extend_zero redisson_lock redisson_fenced_lock redisson_unlock redisson_renew
+    redisson_renew_each""",
+    READ: "left_if_own left_if_own_3 left_or_error least_left owner_and_left",
+    REVOKE: "reset redisson_force_unlock"}
+SCRIPT_DEEDS = {form: needs for needs, forms in DEEDS.items() for form in forms.split()}
+SCRIPTS = dict(re.findall(r'\{"([0-9a-f]{40})",[^&{}]*&(\w+)\}',
+                          (Path(__file__).resolve().parents[2] /
+                           "proxy/engine/lockkeys/scripts.c").read_text()))
+LOCKS |= {f"EVALSHA {sha1} 1 LOCK mine:1 mine:1 1 1 1 1": SCRIPT_DEEDS[form]
+          for sha1, form in SCRIPTS.items()}
+ALL = ORACLE | LOCKS
 # Those that end the daemon, or the data of the other ways: whether they are allowed is asked by
 # ACL DRYRUN only.
 NOT_RUN = {"SHUTDOWN", "FLUSHALL", "FLUSHDB", "ACL LOAD", "QUIT", "RESET"}
@@ -58,7 +86,9 @@ PASSWORD = "a-word-of-theirs"
 
 
 def words(command, key):
-    return [key if word == "KEY" else word.replace("~", " ") for word in command.split()]
+    return [key if word == "KEY" else word.replace("~", " ") if "LOCK" not in word else
+            re.sub(r"\bLOCK\b", f"lock:{key}.l", re.sub(r"\bLOCKED\b", f"{key}.l", word))
+            for word in command.split()]
 
 
 def users():
@@ -74,7 +104,7 @@ def users():
 
 def allowed(command, user):
     """What the documentation says."""
-    needs = ORACLE[command]
+    needs = ALL[command]
     if needs in ("FREE", "OPEN"):
         return True
     category, _, what = needs.partition(" ")
@@ -83,7 +113,7 @@ def allowed(command, user):
     if user == "nothing" or not user.startswith(category[1:] + "."):
         return user == "root"
     keys = user.partition(".")[2]
-    return {"R": keys in ("rw", "r"), "W": keys in ("rw", "w")}.get(what, True)
+    return keys == "rw" or {"R": keys == "r", "W": keys == "w", "RW": False}.get(what, True)
 
 
 def all_users():
@@ -99,8 +129,9 @@ def acl(module_rig, certs):
     path.chmod(0o600)
     cert = certs.server()
     daemon = module_rig.daemon(
-        "--acl-file", path, "--unfenced-writes", "allow", "--tls-cert", cert.cert, "--tls-key",
-        cert.key, "--tls-ca", certs.ca, "--tls-clients", "optional", "--tls-user", "cn",
+        "--acl-file", path, "--unfenced-writes", "allow", "--lock-keys", "lock:*",
+        "--tls-cert", cert.cert, "--tls-key", cert.key, "--tls-ca", certs.ca,
+        "--tls-clients", "optional", "--tls-user", "cn",
         listen=["127.0.0.1:0", "tls:127.0.0.1:0", f"unix:{module_rig.folder}/acl.sock"])
     return daemon
 
@@ -138,7 +169,7 @@ def test_no_command_is_missing_from_the_oracle(acl):
             else:
                 rights = {ORACLE[c].split()[0] for c in ORACLE
                           if c.split()[0] == name.decode().upper()}
-            if name.decode().upper() not in ("CLIENT", "ACL"): # by their subcommands
+            if name.decode().upper() not in ("CLIENT", "ACL", "INFO"): # by what follows
                 assert rights == {"@" + category.decode()}, name
     free = {command.split()[0] for command, needs in ORACLE.items() if needs in ("FREE", "OPEN")}
     assert known - {name.upper() for name in in_categories} == free | {"FENCED", "FENCEDALL"}
@@ -153,13 +184,13 @@ def test_each_right_allows_exactly_what_it_should(acl, certs, way):
             continue # a certificate takes long to make
         client = come(acl, certs, way, user)
         assert verdict(client, "ACL", "WHOAMI") == allowed("ACL WHOAMI", user)
-        wrong = [command for command in ORACLE
+        wrong = [command for command in ALL
                  if (command not in NOT_RUN or not allowed(command, user)) and
                  verdict(fresh(client), *words(command, "k1")) != allowed(command, user)]
         assert not wrong, user
         # Another key: nobody but root may.
-        wrong = [command for command in ORACLE if "KEY" in command.split() and
-                 ORACLE[command] != "FREE" and
+        wrong = [command for command in ALL if ("KEY" in command or "LOCK" in command) and
+                 ALL[command] != "FREE" and
                  verdict(fresh(client), *words(command, "other")) != (user == "root")]
         assert not wrong, user
 
@@ -183,9 +214,40 @@ def fresh(client):
 def test_dry_runs_say_what_would_be(acl):
     root = connect(acl, "root")
     for user in all_users():
-        for command in ORACLE:
+        for command in ALL:
             said = root("ACL", "DRYRUN", user, *words(command, "k1"))
             assert (said == "OK") == allowed(command, user), (user, command, said)
+
+
+def test_what_command_says_of_keys_is_what_is_asked_of_users(acl):
+    root = connect(acl, "root")
+    flags = {READ: [b"RO", b"access"], WRITE: [b"OW", b"update"], LEASE: [b"OW", b"update"],
+             REVOKE: [b"OW", b"update"], EXCHANGE: [b"RW", b"access", b"update"]}
+    for command, needs in ORACLE.items():
+        name = command.split()[0]
+        row = root("COMMAND", "INFO", name)[0]
+        said = [[str(flag).encode() for flag in mapped(spec)[b"flags"]] for spec in row[8]]
+        if needs not in flags or name in ("FENCED", "FENCEDALL"):
+            assert said == ([flags[LEASE] + [b"variable_flags"]] if "EVAL" in name else []), name
+        elif name == "SET":
+            assert said == [flags[WRITE] + [b"variable_flags"]]
+        else:
+            assert said == [flags[needs]], name
+            assert [str(each) for each in row[6]] == [needs.split()[0]], name
+    found = mapped(mapped(root("COMMAND", "INFO", "MSET")[0][8][0])[b"find_keys"])
+    assert found[b"type"] == b"range" and mapped(found[b"spec"])[b"keystep"] == 2
+
+
+def test_a_text_is_not_looked_at_for_who_may_not_run_it(acl):
+    text = ('if redis.call( "get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) '
+            'else return 0 end')
+    sha1 = hashlib.sha1(text.encode()).hexdigest()
+    root = connect(acl, "root")
+    connect(acl, "write.rw").refused("NOPERM", "EVAL", text, 1, "lock:k9", "v-1")
+    daemon_knows = root("SCRIPT", "EXISTS", sha1)
+    assert daemon_knows == [0]
+    assert connect(acl, "lease.rw")("EVAL", text, 1, "lock:k9", "v-1") == 0
+    assert root("SCRIPT", "EXISTS", sha1) == [1]
 
 
 def test_what_acl_is_asked_wrongly_it_says(acl):
@@ -202,7 +264,7 @@ def test_what_acl_is_asked_wrongly_it_says(acl):
     assert root("ACL", "LOG", 0) == []
 
 
-DATA = [command for command, needs in ORACLE.items() if needs in (READ, WRITE) and
+DATA = [command for command, needs in ORACLE.items() if needs in (READ, WRITE, EXCHANGE) and
         command.split()[0] not in ("FENCED", "FENCEDALL", "LEASE", "WAITERS", "HISTORY", "RECEIPT")]
 
 
@@ -584,6 +646,8 @@ def test_a_lock_s_script_publishes_on_no_other_channel_than_its_own(rig):
             assert listener.read() == [b"message", b"orders", b"forged"]
         else:
             client.refused("NOPERM", *unlock, text="channel 'orders'")
+            said = login(daemon, "root")("ACL", "DRYRUN", "a", *unlock)
+            assert said.startswith(b"user 'a' may not use channel 'orders'")
             for channel in ("redisson_lock__channel:{lock:sku:2}", "lock-channel:sku:2"):
                 client.refused("NOPERM", *unlock[:4], channel, *unlock[5:])
             assert client(*unlock[:4], "redisson_lock__channel:{lock:sku:1}", *unlock[5:]) == 1

@@ -132,17 +132,18 @@ void acl_each_right(const struct acl_user *user,
 
     for (size_t i = 0; i < user->all_count; i++) {
         const struct command *command = &user->all_commands[i];
-        each(context, i, command->category, command, NULL);
+        each(context, i, command_category(command), command, NULL);
         for (const struct subcommand *sub = command->subcommands; sub != NULL && sub->name != NULL;
              sub++)
-            each(context, next++, sub->category, command, sub);
+            each(context, next++, subcommand_category(sub), command, sub);
     }
 }
 
 bool acl_may_run(const struct acl_user *user, const struct command *command,
                  const struct subcommand *subcommand)
 {
-    if ((subcommand != NULL ? subcommand->category : command->category) == CATEGORY_NONE)
+    if ((subcommand != NULL ? subcommand_category(subcommand) : command_category(command)) ==
+        CATEGORY_NONE)
         return true;
     return acl_has(user, subcommand != NULL ? bit_of_sub(user, command, subcommand)
                                             : bit_of(user, command));

@@ -27,8 +27,6 @@
 #define ACL_DEFAULT_USER "default"  /* who is on a connection before anybody has logged in */
 #define ACL_WORDS        (256 / 64) /* of the set of commands and subcommands */
 
-enum acl_need { ACL_READS = 1, ACL_WRITES = 2 };
-
 struct glob;
 
 struct acl_pattern {

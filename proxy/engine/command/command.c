@@ -25,6 +25,10 @@ void command_index_fill(struct command_index *index, const struct command *all, 
     index->count = count;
     for (size_t i = 0; i < count; i++) {
         size_t slot = slot_of(bytes_of(all[i].name));
+        check(all[i].deed != DEED_NOT_SAID);
+        for (const struct subcommand *sub = all[i].subcommands; sub != NULL && sub->name != NULL;
+             sub++)
+            check(sub->deed != DEED_NOT_SAID);
         while (index->slots[slot] != NULL)
             slot = (slot + 1) % COMMAND_SLOTS;
         index->slots[slot] = &all[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a command is: a row that gives it its name, its arity, where its keys are, who may use it,
- * its place in a connection's order, what is done for it and when, and its line in COMMAND DOCS.
- * The rows are in table.c; everybody else finds a command through an index. */
+/* What a command is: a row that gives it its name, its arity, what it does (deed.h says who may),
+ * where its keys are, its place in a connection's order, what is done for it and when, and its line
+ * in COMMAND DOCS. The rows are in table.c; everybody else finds a command through an index. */
 #ifndef STOCKADE_ENGINE_COMMAND_H
 #define STOCKADE_ENGINE_COMMAND_H
 
@@ -10,7 +10,9 @@
 
 #include "fence/base/bytes.h"
 #include "fence/base/err.h"
+#include "proxy/engine/command/deed.h"
 
+struct acl_user;
 struct exec;
 struct request;
 
@@ -49,35 +51,30 @@ enum command_flag {
     COMMAND_PAIRS = 1 << 20,     /* or by fields with values */
 };
 
-/* Which right a command needs: `+@lease` in a file of users gives those of one category. */
-enum command_category {
-    CATEGORY_NONE, /* none of its own: FENCED, MULTI, and what comes before the login */
-    CATEGORY_READ,
-    CATEGORY_WRITE,
-    CATEGORY_LEASE,
-    CATEGORY_REVOKE,
-    CATEGORY_SQL,
-    CATEGORY_EVENTS,
-    CATEGORY_ADMIN,
-    CATEGORY_CONNECTION,
-    CATEGORIES
-};
-
 typedef void command_start(struct request *request);
 typedef enum stk_error command_exec(struct exec *exec);
+
+/* What is done by one command with these words. */
+struct act {
+    enum deed deed;
+    struct bytes channel; /* something is published there, too; empty: nothing is */
+};
+/* Tell it, of a command that is judged for this user: alone, or as a step of the request. */
+typedef struct act command_act(const struct acl_user *user, struct request *request,
+                               const struct bytes *argv, size_t argc);
 
 /* A command's second word: "client|id". */
 struct subcommand {
     const char *name; /* in lower case, with the command's */
     int arity;        /* as in struct command */
     command_start *start;
-    enum command_category category;
+    enum deed deed;
 };
 
 struct command {
     const char *name; /* upper case */
     int arity;        /* with the name; negative: at least that many, as in Redis */
-    enum command_category category;
+    enum deed deed;   /* the usual one, which has its category */
     unsigned flags;
     enum command_order order;
     int key_first, key_last, key_step; /* as COMMAND reports them; 0: no keys */
@@ -94,8 +91,7 @@ struct command {
 
     const char *group, *summary;
     const struct subcommand *subcommands; /* up to one without a name; NULL: it has none */
-    /* Of a row that is not in `commands`: the one there whose right it needs. */
-    const char *right;
+    command_act *act; /* where the deed depends on the words; NULL: it does not */
 };
 
 /* All of them: table.c. */
@@ -123,6 +119,16 @@ void command_index_fill(struct command_index *index, const struct command *all, 
 const struct command *command_find(const struct command_index *index, struct bytes name);
 /* The one that the second word names. NULL: none. */
 const struct subcommand *subcommand_find(const struct command *command, struct bytes word);
+
+static inline enum command_category command_category(const struct command *command)
+{
+    return deed_needs(command->deed)->category;
+}
+
+static inline enum command_category subcommand_category(const struct subcommand *subcommand)
+{
+    return deed_needs(subcommand->deed)->category;
+}
 
 /* Where the keys of a command are: from `at` up to `end`, by `step`. */
 struct key_places {

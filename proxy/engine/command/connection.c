@@ -351,12 +351,12 @@ static void client_kill(struct request *request)
 }
 
 const struct subcommand connection_client_subcommands[] = {
-    {"client|id", 2, client_id, CATEGORY_CONNECTION},
-    {"client|setname", 3, client_setname, CATEGORY_CONNECTION},
-    {"client|getname", 2, client_getname, CATEGORY_CONNECTION},
-    {"client|setinfo", 4, client_setinfo, CATEGORY_CONNECTION},
-    {"client|info", 2, client_info, CATEGORY_CONNECTION},
-    {"client|list", -2, client_list, CATEGORY_ADMIN},
-    {"client|kill", -3, client_kill, CATEGORY_ADMIN},
+    {"client|id", 2, client_id, DEED_CONNECTION},
+    {"client|setname", 3, client_setname, DEED_CONNECTION},
+    {"client|getname", 2, client_getname, DEED_CONNECTION},
+    {"client|setinfo", 4, client_setinfo, DEED_CONNECTION},
+    {"client|info", 2, client_info, DEED_CONNECTION},
+    {"client|list", -2, client_list, DEED_ADMIN},
+    {"client|kill", -3, client_kill, DEED_ADMIN},
     {.name = NULL},
 };

@@ -132,8 +132,8 @@ static void guard_list(struct request *request)
 }
 
 const struct subcommand guard_subcommands[] = {
-    {"guard|create", 5, guard_create, CATEGORY_ADMIN},
-    {"guard|drop", 3, guard_drop, CATEGORY_ADMIN},
-    {"guard|list", 2, guard_list, CATEGORY_ADMIN},
+    {"guard|create", 5, guard_create, DEED_ADMIN},
+    {"guard|drop", 3, guard_drop, DEED_ADMIN},
+    {"guard|list", 2, guard_list, DEED_ADMIN},
     {.name = NULL},
 };

@@ -13,10 +13,12 @@ command_exec connection_ping_exec;
 
 /* server.c, info.c */
 command_start server_time, server_command, server_shutdown, server_flushall, server_info;
+command_act server_info_act;
 extern const struct subcommand server_command_subcommands[], server_config_subcommands[];
 
 /* string.c */
 command_start string_set_prepare;
+command_act string_set_act;
 command_exec string_get, string_set, string_setnx, string_getset, string_getdel, string_mget,
     string_mset, string_append, string_strlen, string_incr, string_decr, string_incrby,
     string_decrby, string_incrbyfloat, string_getrange, string_setrange;

@@ -299,26 +299,27 @@ void engine_info(struct engine *engine, const struct bytes *asked, size_t count,
     }
 }
 
-/* A section that is asked for by name, and is not for this user; NULL: there is none. */
-static const char *find_closed(const struct request *request)
+/* With a file of users, what is not for everybody is for administrators. */
+struct act server_info_act(const struct acl_user *user, struct request *request,
+                           const struct bytes *argv, size_t argc)
 {
-    for (size_t i = 1; i < request->argc; i++)
+    struct act act = {.deed = DEED_CONNECTION};
+
+    (void)user;
+    if (!acl_has_file(request->engine->acl))
+        return act;
+    for (size_t i = 1; i < argc; i++)
         for (size_t j = 0; j < sizeof sections / sizeof *sections; j++)
-            if (!sections[j].to_all && request_is_word(request, i, sections[j].name))
-                return sections[j].name;
-    return NULL;
+            if (!sections[j].to_all && bytes_equal_nocase(argv[i], sections[j].name))
+                act.deed = DEED_ADMIN;
+    return act;
 }
 
 void server_info(struct request *request)
 {
     bool all = session_is_admin(request->session) || !acl_has_file(request->engine->acl);
-    const char *closed = all ? NULL : find_closed(request);
     struct buf text = {0};
 
-    if (closed != NULL) {
-        request_fail(request, STK_NOPERM, "INFO %s is for administrators: it needs @admin", closed);
-        return;
-    }
     engine_info(request->engine, request->argv + 1, request->argc - 1, all, &text);
     resp_verbatim(&request->reply, buf_bytes(&text), request->resp3);
     buf_free(&text);

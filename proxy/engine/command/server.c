@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Commands about the daemon, worded as Redis words them: TIME, CONFIG, SHUTDOWN, FLUSHALL, and
  * COMMAND, the table of commands as clients read it. (INFO is in info.c.) */
+#include <stdio.h>
+#include <string.h>
+
 #include "fence/base/glob.h"
+#include "proxy/engine/acl/acl.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
@@ -93,8 +97,8 @@ static void config_set(struct request *request)
 }
 
 const struct subcommand server_config_subcommands[] = {
-    {"config|get", -3, config_get, CATEGORY_ADMIN},
-    {"config|set", -2, config_set, CATEGORY_ADMIN},
+    {"config|get", -3, config_get, DEED_ADMIN},
+    {"config|set", -2, config_set, DEED_ADMIN},
     {.name = NULL},
 };
 
@@ -136,7 +140,7 @@ void server_flushall(struct request *request)
 /* Take room for what is said of each command named, be it the same one a million times. */
 static bool has_reply_room(struct request *request)
 {
-    enum { DESCRIPTION_MAX = 384 };
+    enum { DESCRIPTION_MAX = 640 };
 
     return request_room(request, (request->argc - 2) * DESCRIPTION_MAX);
 }
@@ -149,7 +153,7 @@ static void flags(struct buf *out, const struct command *command, bool resp3)
     } all[] = {
         {command->flags & COMMAND_WRITES, "write"},
         {command->order == ORDER_READ, "readonly"},
-        {command->category == CATEGORY_ADMIN, "admin"},
+        {command_category(command) == CATEGORY_ADMIN, "admin"},
         {command->flags & COMMAND_NO_AUTH, "no_auth"},
         {command->flags & COMMAND_BLOCKING, "blocking"},
     };
@@ -168,6 +172,75 @@ static void name(struct buf *out, const struct command *command)
     resp_bulk_text(out, command_lower(command->name, lower));
 }
 
+/* "@read": the category of an access control list. */
+static void categories(struct buf *out, const struct command *command, bool resp3)
+{
+    char name[16];
+
+    resp_set(out, command_category(command) != CATEGORY_NONE, resp3);
+    if (command_category(command) == CATEGORY_NONE)
+        return;
+    snprintf(name, sizeof name, "@%s", acl_category_name(command_category(command)));
+    resp_simple(out, name);
+}
+
+static void key_flags(struct buf *out, const struct command *command, bool resp3)
+{
+    const char *words = deed_needs(command->deed)->spec, *variable = " variable_flags";
+    char text[64];
+    size_t count = 1;
+
+    snprintf(text, sizeof text, "%s%s", words, command->act != NULL ? variable : "");
+    for (const char *at = text; *at != '\0'; at++)
+        count += *at == ' ';
+    resp_set(out, count, resp3);
+    for (char *word = text; count > 0; count--, word += strlen(word) + 1) {
+        word[strcspn(word, " ")] = '\0';
+        resp_simple(out, word);
+    }
+}
+
+static void place(struct buf *out, bool resp3, const char *type, const char *const *names,
+                  const int64_t *values, size_t count)
+{
+    resp_map(out, 2, resp3);
+    resp_bulk_text(out, "type");
+    resp_bulk_text(out, type);
+    resp_bulk_text(out, "spec");
+    resp_map(out, count, resp3);
+    for (size_t i = 0; i < count; i++) {
+        resp_bulk_text(out, names[i]);
+        resp_int(out, values[i]);
+    }
+}
+
+/* Where the keys are and what is done to them, in the form of Redis 7. */
+static void key_specs(struct buf *out, const struct command *command, bool resp3)
+{
+    bool is_counted = command->flags & COMMAND_COUNTED;
+    bool has_keys = (is_counted || command->key_first > 0) && deed_needs(command->deed)->keys != 0;
+
+    resp_array(out, has_keys);
+    if (!has_keys)
+        return;
+    resp_map(out, 3, resp3);
+    resp_bulk_text(out, "flags");
+    key_flags(out, command, resp3);
+    resp_bulk_text(out, "begin_search");
+    place(out, resp3, "index", (const char *const[]){"index"},
+          (const int64_t[]){is_counted ? 2 : command->key_first}, 1);
+    resp_bulk_text(out, "find_keys");
+    if (is_counted)
+        place(out, resp3, "keynum", (const char *const[]){"keynumidx", "firstkey", "keystep"},
+              (const int64_t[]){0, 1, 1}, 3);
+    else
+        place(out, resp3, "range", (const char *const[]){"lastkey", "keystep", "limit"},
+              (const int64_t[]){command->key_last < 0 ? command->key_last
+                                                      : command->key_last - command->key_first,
+                                command->key_step, 0},
+              3);
+}
+
 static void describe(struct buf *out, const struct command *command, bool resp3)
 {
     resp_array(out, 10);
@@ -177,10 +250,10 @@ static void describe(struct buf *out, const struct command *command, bool resp3)
     resp_int(out, command->key_first);
     resp_int(out, command->key_last);
     resp_int(out, command->key_step);
-    resp_set(out, 0, resp3); /* categories of access control lists */
-    resp_array(out, 0);      /* tips */
-    resp_array(out, 0);      /* key specifications */
-    resp_array(out, 0);      /* subcommands */
+    categories(out, command, resp3);
+    resp_array(out, 0); /* tips */
+    key_specs(out, command, resp3);
+    resp_array(out, 0); /* subcommands */
 }
 
 static void document(struct buf *out, const struct command *command, bool resp3)
@@ -252,9 +325,9 @@ static void command_info(struct request *request)
 }
 
 const struct subcommand server_command_subcommands[] = {
-    {"command|count", 2, command_count, CATEGORY_CONNECTION},
-    {"command|docs", -2, command_docs, CATEGORY_CONNECTION},
-    {"command|info", -2, command_info, CATEGORY_CONNECTION},
+    {"command|count", 2, command_count, DEED_CONNECTION},
+    {"command|docs", -2, command_docs, DEED_CONNECTION},
+    {"command|info", -2, command_info, DEED_CONNECTION},
     {.name = NULL},
 };
 

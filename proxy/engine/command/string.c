@@ -98,6 +98,19 @@ void string_set_prepare(struct request *request)
         plan_refuse(request, STK_NOTOKEN, SET_EXPIRES_ERROR);
 }
 
+/* With GET it tells what was there, wherever the word stands. */
+struct act string_set_act(const struct acl_user *user, struct request *request,
+                          const struct bytes *argv, size_t argc)
+{
+    struct act act = {.deed = DEED_WRITE};
+
+    (void)user, (void)request;
+    for (size_t i = 3; i < argc; i++)
+        if (bytes_equal_nocase(argv[i], "GET"))
+            act.deed = DEED_EXCHANGE;
+    return act;
+}
+
 enum stk_error string_set(struct exec *exec)
 {
     bool nx = false, xx = false, get = false, found;

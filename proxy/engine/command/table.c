@@ -24,101 +24,101 @@
 #define KEYS   1, -1, 1
 
 /* Done at once on the loop. */
-#define NOW(name, arity, category, flags, start, group, summary)                                   \
+#define NOW(name, arity, deed, flags, start, group, summary)                                       \
     {                                                                                              \
-        name, arity, CATEGORY_##category, flags, ORDER_NOW, NO_KEY, NULL, start, NULL, NULL,       \
-            group, summary, NULL, NULL                                                             \
+        name, arity, DEED_##deed, flags, ORDER_NOW, NO_KEY, NULL, start, NULL, NULL, group,        \
+            summary, NULL, NULL                                                                    \
     }
 /* The same, once the connection has nothing else under way: what was sent before is its user's. */
 #define LOGIN(name, arity, flags, start, summary)                                                  \
     {                                                                                              \
-        name, arity, CATEGORY_NONE, OPEN | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL, NULL,  \
+        name, arity, DEED_NOTHING, OPEN | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL, NULL,   \
             "connection", summary, NULL, NULL                                                      \
     }
 /* Done at once by its subcommands, which have the categories; that of the command is for its first
  * word alone. */
-#define GROUP(name, arity, category, flags, order, group, summary, subcommands)                    \
+#define GROUP(name, arity, deed, flags, order, group, summary, subcommands)                        \
     {                                                                                              \
-        name, arity, CATEGORY_##category, flags, order, NO_KEY, NULL, request_start_subcommand,    \
-            NULL, NULL, group, summary, subcommands, NULL                                          \
+        name, arity, DEED_##deed, flags, order, NO_KEY, NULL, request_start_subcommand, NULL,      \
+            NULL, group, summary, subcommands, NULL                                                \
     }
-#define LEASE(name, arity, category, order, start, summary)                                        \
+#define LEASE(name, arity, deed, order, start, summary)                                            \
     {                                                                                              \
-        name, arity, CATEGORY_##category, L, order, KEY, NULL, start, NULL, NULL, "leases",        \
-            summary, NULL, NULL                                                                    \
+        name, arity, DEED_##deed, L, order, KEY, NULL, start, NULL, NULL, "leases", summary, NULL, \
+            NULL                                                                                   \
     }
 /* A plan with one step, which runs in the store. */
 #define READ(name, arity, flags, keys, exec, group, summary)                                       \
     {                                                                                              \
-        name, arity, CATEGORY_READ, flags, ORDER_READ, keys, plan_make, plan_start, NULL, exec,    \
-            group, summary, NULL, NULL                                                             \
+        name, arity, DEED_READ, flags, ORDER_READ, keys, plan_make, plan_start, NULL, exec, group, \
+            summary, NULL, NULL                                                                    \
     }
-#define WRITE(name, arity, flags, keys, exec, group, summary)                                      \
+#define WRITE(name, arity, deed, flags, keys, exec, group, summary)                                \
     {                                                                                              \
-        name, arity, CATEGORY_WRITE, W | (flags), ORDER_WRITE, keys, plan_make, plan_start, NULL,  \
+        name, arity, DEED_##deed, W | (flags), ORDER_WRITE, keys, plan_make, plan_start, NULL,     \
             exec, group, summary, NULL, NULL                                                       \
     }
 #define LISTEN(name, arity, flags, start, summary)                                                 \
     {                                                                                              \
-        name, arity, CATEGORY_EVENTS, P | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL, NULL,   \
+        name, arity, DEED_EVENTS, P | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL, NULL,       \
             "pubsub", summary, NULL, NULL                                                          \
     }
 
 const struct command commands[] = {
-    {"ACQUIRE", -3, CATEGORY_LEASE, L | COMMAND_BLOCKING, ORDER_ALONE, KEY, acquire_prepare,
+    {"ACQUIRE", -3, DEED_ACQUIRE, L | COMMAND_BLOCKING, ORDER_ALONE, KEY, acquire_prepare,
      lease_acquire, acquire_abandon, NULL, "leases",
      "Take a lease: resource ttl_ms [WAIT ms | QUEUE] [OWNER owner] [ID id] [EPHEMERAL]"
      " -> [token, ttl_ms], null, or with QUEUE [queued, place]",
      NULL, NULL},
-    {"ACQUIREALL", -4, CATEGORY_LEASE, L | COMMAND_COUNTED, ORDER_ALONE, 3, 3, 1, NULL,
+    {"ACQUIREALL", -4, DEED_ACQUIRE, L | COMMAND_COUNTED, ORDER_ALONE, 3, 3, 1, NULL,
      lease_acquire_all, acquire_all_abandon, NULL, "leases",
      "Take several, all or none: ttl_ms n resource ... [the same options] -> tokens or null", NULL,
      NULL},
     LEASE(
-        "DEQUEUE", 3, LEASE, ORDER_LEASE, lease_dequeue,
+        "DEQUEUE", 3, RELEASE, ORDER_LEASE, lease_dequeue,
         "Leave the line where ACQUIRE ... QUEUE stands: resource id -> 1, or 0: it stood nowhere"),
-    LEASE("RENEW", -4, LEASE, ORDER_LEASE, lease_renew,
+    LEASE("RENEW", -4, RENEW, ORDER_LEASE, lease_renew,
           "Extend a lease: resource token ttl_ms [NOTIFY] -> ttl_ms"),
-    LEASE("RELEASE", -3, LEASE, ORDER_WRITE, lease_release,
+    LEASE("RELEASE", -3, RELEASE, ORDER_WRITE, lease_release,
           "Give a lease back and retire its token: resource token [ID id] -> holds left"),
     LEASE("REVOKE", 2, REVOKE, ORDER_WRITE, lease_revoke,
           "Take a lease away from its holder: resource -> the retired token"),
-    LEASE("LEASE", -2, READ, ORDER_ALONE, lease_show,
+    LEASE("LEASE", -2, LOOK, ORDER_ALONE, lease_show,
           "Who holds a resource: resource [OWNER owner] -> map; with OWNER null for another's"),
-    {"LEASES", -1, CATEGORY_READ, L | LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL,
-     "leases", "Names of resources with an unretired token: [MATCH glob] [COUNT n]", NULL, NULL},
-    LEASE("WAITERS", -2, READ, ORDER_ALONE, waiters_show,
+    {"LEASES", -1, DEED_LOOK, L | LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
+     "Names of resources with an unretired token: [MATCH glob] [COUNT n]", NULL, NULL},
+    LEASE("WAITERS", -2, LOOK, ORDER_ALONE, waiters_show,
           "Who waits for a resource: resource [COUNT n] -> maps, the next one first"),
     LEASE(
-        "HISTORY", -2, READ, ORDER_ALONE, history_show,
+        "HISTORY", -2, LOOK, ORDER_ALONE, history_show,
         "Who held a resource, and how each lease ended: resource [COUNT n] -> maps, newest first"),
-    {"REFUSALS", -1, CATEGORY_READ, L, ORDER_ALONE, NO_KEY, NULL, history_refusals_show, NULL, NULL,
+    {"REFUSALS", -1, DEED_LOOK, L, ORDER_ALONE, NO_KEY, NULL, history_refusals_show, NULL, NULL,
      "leases",
      "Which commands were refused, and how late they were: [MATCH glob] [COUNT n] -> maps", NULL,
      NULL},
-    {"FENCED", -4, CATEGORY_NONE, COMMAND_FENCED, ORDER_WRITE, 3, 3, 1, plan_make, plan_start, NULL,
+    {"FENCED", -4, DEED_NOTHING, COMMAND_FENCED, ORDER_WRITE, 3, 3, 1, plan_make, plan_start, NULL,
      NULL, "leases",
      "Run a command only while the token is the newest: token [ID id] command key [arg ...]", NULL,
      NULL},
-    {"FENCEDALL", -5, CATEGORY_NONE, COMMAND_FENCEDALL, ORDER_WRITE, 2, 2, 1, plan_make, plan_start,
+    {"FENCEDALL", -5, DEED_NOTHING, COMMAND_FENCEDALL, ORDER_WRITE, 2, 2, 1, plan_make, plan_start,
      NULL, NULL, "leases",
      "The same with several tokens: n resource token ... [ID id] command [arg ...]", NULL, NULL},
     LEASE(
         "RECEIPT", 4, READ, ORDER_READ, receipt_show,
         "Was this request applied? resource token id -> [1, reply], [0, null] or null: still open"),
 
-    {"MULTI", 1, CATEGORY_NONE, COMMAND_UNQUEUED, ORDER_NOW, NO_KEY, NULL, multi_begin, NULL, NULL,
+    {"MULTI", 1, DEED_NOTHING, COMMAND_UNQUEUED, ORDER_NOW, NO_KEY, NULL, multi_begin, NULL, NULL,
      "transactions", "Begin a transaction: data commands are queued", NULL, NULL},
-    {"EXEC", 1, CATEGORY_NONE, COMMAND_UNQUEUED, ORDER_WRITE, NO_KEY, NULL, multi_exec, NULL, NULL,
+    {"EXEC", 1, DEED_NOTHING, COMMAND_UNQUEUED, ORDER_WRITE, NO_KEY, NULL, multi_exec, NULL, NULL,
      "transactions", "Apply what is queued, whole or not at all", NULL, NULL},
-    {"DISCARD", 1, CATEGORY_NONE, COMMAND_UNQUEUED, ORDER_NOW, NO_KEY, NULL, multi_discard, NULL,
+    {"DISCARD", 1, DEED_NOTHING, COMMAND_UNQUEUED, ORDER_NOW, NO_KEY, NULL, multi_discard, NULL,
      NULL, "transactions", "Drop what is queued", NULL, NULL},
 
-    {"WATCH", -2, CATEGORY_NONE, 0, ORDER_NOW, KEYS, NULL, multi_watch, NULL, NULL, "transactions",
+    {"WATCH", -2, DEED_NOTHING, 0, ORDER_NOW, KEYS, NULL, multi_watch, NULL, NULL, "transactions",
      "Refused: take a lease, and write under its token", NULL, NULL},
-    NOW("UNWATCH", 1, NONE, 0, multi_watch, "transactions", "Refused, as WATCH"),
+    NOW("UNWATCH", 1, NOTHING, 0, multi_watch, "transactions", "Refused, as WATCH"),
 
-    {"SQL", -2, CATEGORY_SQL, COMMAND_SQL | LONG, ORDER_READ, NO_KEY, sql_prepare, plan_start, NULL,
+    {"SQL", -2, DEED_SQL, COMMAND_SQL | LONG, ORDER_READ, NO_KEY, sql_prepare, plan_start, NULL,
      sql_exec, "sql",
      "One statement: [TYPES itfbn...] statement [param ...] -> columns, rows, changes", NULL, NULL},
     GROUP("GUARD", -2, ADMIN, LONG | COMMAND_TELLS, ORDER_WRITE, "sql",
@@ -129,25 +129,28 @@ const struct command commands[] = {
     READ("STRLEN", 2, 0, KEY, string_strlen, "string", "The length of a value"),
     READ("MGET", -2, 0, KEYS, string_mget, "string", "The values of several keys"),
     READ("GETRANGE", 4, 0, KEY, string_getrange, "string", "A part of a value: key start end"),
-    {"SET", -3, CATEGORY_WRITE, W, ORDER_WRITE, KEY, string_set_prepare, plan_start, NULL,
-     string_set, "string", "Set a value: key value [NX|XX] [GET]; no expiry", NULL, NULL},
-    WRITE("SETNX", 3, 0, KEY, string_setnx, "string", "Set a value where there is none"),
-    WRITE("GETSET", 3, 0, KEY, string_getset, "string", "Set a value, reply with the old one"),
-    WRITE("GETDEL", 2, 0, KEY, string_getdel, "string", "Remove a value, reply with it"),
-    {"MSET", -3, CATEGORY_WRITE, W, ORDER_WRITE, 1, -1, 2, plan_make, plan_start, NULL, string_mset,
+    {"SET", -3, DEED_WRITE, W, ORDER_WRITE, KEY, string_set_prepare, plan_start, NULL, string_set,
+     "string", "Set a value: key value [NX|XX] [GET]; no expiry", NULL, string_set_act},
+    WRITE("SETNX", 3, WRITE, 0, KEY, string_setnx, "string", "Set a value where there is none"),
+    WRITE("GETSET", 3, EXCHANGE, 0, KEY, string_getset, "string",
+          "Set a value, reply with the old one"),
+    WRITE("GETDEL", 2, EXCHANGE, 0, KEY, string_getdel, "string", "Remove a value, reply with it"),
+    {"MSET", -3, DEED_WRITE, W, ORDER_WRITE, 1, -1, 2, plan_make, plan_start, NULL, string_mset,
      "string", "Set the values of several keys", NULL, NULL},
-    WRITE("APPEND", 3, 0, KEY, string_append, "string", "Append to a value"),
-    WRITE("SETRANGE", 4, 0, KEY, string_setrange, "string", "Write over a part: key offset value"),
-    WRITE("INCR", 2, 0, KEY, string_incr, "string", "Add one"),
-    WRITE("DECR", 2, 0, KEY, string_decr, "string", "Take one"),
-    WRITE("INCRBY", -3, 0, KEY, string_incrby, "string",
+    WRITE("APPEND", 3, WRITE, 0, KEY, string_append, "string", "Append to a value"),
+    WRITE("SETRANGE", 4, WRITE, 0, KEY, string_setrange, "string",
+          "Write over a part: key offset value"),
+    WRITE("INCR", 2, EXCHANGE, 0, KEY, string_incr, "string", "Add one"),
+    WRITE("DECR", 2, EXCHANGE, 0, KEY, string_decr, "string", "Take one"),
+    WRITE("INCRBY", -3, EXCHANGE, 0, KEY, string_incrby, "string",
           "Add: key n [MIN m] [MAX m]; RANGE outside"),
-    WRITE("DECRBY", -3, 0, KEY, string_decrby, "string",
+    WRITE("DECRBY", -3, EXCHANGE, 0, KEY, string_decrby, "string",
           "Take: key n [MIN m] [MAX m]; RANGE outside"),
-    WRITE("INCRBYFLOAT", 3, 0, KEY, string_incrbyfloat, "string", "Add a number with a fraction"),
+    WRITE("INCRBYFLOAT", 3, EXCHANGE, 0, KEY, string_incrbyfloat, "string",
+          "Add a number with a fraction"),
 
-    WRITE("DEL", -2, 0, KEYS, key_del, "generic", "Remove the values of keys"),
-    WRITE("UNLINK", -2, 0, KEYS, key_del, "generic", "The same as DEL"),
+    WRITE("DEL", -2, WRITE, 0, KEYS, key_del, "generic", "Remove the values of keys"),
+    WRITE("UNLINK", -2, WRITE, 0, KEYS, key_del, "generic", "The same as DEL"),
     READ("EXISTS", -2, 0, KEYS, key_exists, "generic", "How many of the keys have a value"),
     READ("TTL", 2, 0, KEY, key_ttl, "generic", "-1: a value has no expiry; -2: there is none"),
     READ("PTTL", 2, 0, KEY, key_ttl, "generic", "The same as TTL"),
@@ -166,25 +169,26 @@ const struct command commands[] = {
     READ("HSTRLEN", 3, FIELD, KEY, hash_strlen, "hash", "The length of a field's value"),
     READ("HSCAN", -3, LONG, KEY, hash_scan, "hash",
          "Go through the fields: key cursor [MATCH g] [COUNT n]"),
-    WRITE("HSET", -4, PAIRS, KEY, hash_set, "hash", "Set fields"),
-    WRITE("HMSET", -4, PAIRS, KEY, hash_mset, "hash", "Set fields"),
-    WRITE("HSETNX", 4, FIELD, KEY, hash_setnx, "hash", "Set a field where there is none"),
-    WRITE("HDEL", -3, FIELDS, KEY, hash_del, "hash", "Remove fields"),
-    WRITE("HINCRBY", -4, FIELD, KEY, hash_incrby, "hash",
+    WRITE("HSET", -4, WRITE, PAIRS, KEY, hash_set, "hash", "Set fields"),
+    WRITE("HMSET", -4, WRITE, PAIRS, KEY, hash_mset, "hash", "Set fields"),
+    WRITE("HSETNX", 4, WRITE, FIELD, KEY, hash_setnx, "hash", "Set a field where there is none"),
+    WRITE("HDEL", -3, WRITE, FIELDS, KEY, hash_del, "hash", "Remove fields"),
+    WRITE("HINCRBY", -4, EXCHANGE, FIELD, KEY, hash_incrby, "hash",
           "Add to a field: key field n [MIN m] [MAX m]; RANGE outside"),
-    WRITE("HINCRBYFLOAT", 4, FIELD, KEY, hash_incrbyfloat, "hash",
+    WRITE("HINCRBYFLOAT", 4, EXCHANGE, FIELD, KEY, hash_incrbyfloat, "hash",
           "Add a number with a fraction to a field"),
 
-    {"EVAL", -3, CATEGORY_LEASE, L | COMMAND_COUNTED | COMMAND_LOCK_KEYS, ORDER_ALONE, NO_KEY,
+    {"EVAL", -3, DEED_ACQUIRE, L | COMMAND_COUNTED | COMMAND_LOCK_KEYS, ORDER_ALONE, NO_KEY,
      lock_eval_prepare, lock_eval, lock_abandon, NULL, "scripting",
-     "The script of a lock library, on lock keys: text numkeys key ... arg ...", NULL, NULL},
-    {"EVALSHA", -3, CATEGORY_LEASE, L | COMMAND_COUNTED | COMMAND_LOCK_KEYS, ORDER_ALONE, NO_KEY,
+     "The script of a lock library, on lock keys: text numkeys key ... arg ...", NULL,
+     lock_eval_act},
+    {"EVALSHA", -3, DEED_ACQUIRE, L | COMMAND_COUNTED | COMMAND_LOCK_KEYS, ORDER_ALONE, NO_KEY,
      lock_eval_prepare, lock_evalsha, lock_abandon, NULL, "scripting",
-     "The same by the SHA1 of its text", NULL, NULL},
-    {"BLPOP", -3, CATEGORY_LEASE, L | COMMAND_BLOCKING | COMMAND_LOCK_KEYS, ORDER_ALONE, 1, -2, 1,
+     "The same by the SHA1 of its text", NULL, lock_eval_act},
+    {"BLPOP", -3, DEED_ACQUIRE, L | COMMAND_BLOCKING | COMMAND_LOCK_KEYS, ORDER_ALONE, 1, -2, 1,
      NULL, lock_companion_wait, lock_signal_abandon, NULL, "scripting",
      "Wait for an unlock, as python-redis-lock does: lock-signal:name seconds", NULL, NULL},
-    GROUP("SCRIPT", -2, LEASE, 0, ORDER_NOW, "scripting",
+    GROUP("SCRIPT", -2, ACQUIRE, 0, ORDER_NOW, "scripting",
           "LOAD text | EXISTS sha1 ...: of lock libraries", lock_script_subcommands),
 
     LISTEN("SUBSCRIBE", -2, COMMAND_CHANNELS, pubsub_subscribe,
@@ -193,67 +197,72 @@ const struct command commands[] = {
     LISTEN("PSUBSCRIBE", -2, COMMAND_CHANNELS | COMMAND_PATTERNS, pubsub_psubscribe,
            "Listen to all channels that match a glob"),
     LISTEN("PUNSUBSCRIBE", -1, 0, pubsub_punsubscribe, "Listen to these patterns, or any, no more"),
-    {"PUBLISH", 3, CATEGORY_EVENTS, COMMAND_CHANNEL, ORDER_ALONE, NO_KEY, NULL, pubsub_publish,
-     NULL, NULL, "pubsub",
+    {"PUBLISH", 3, DEED_EVENTS, COMMAND_CHANNEL, ORDER_ALONE, NO_KEY, NULL, pubsub_publish, NULL,
+     NULL, "pubsub",
      "Tell all who listen to a channel: channel message -> how many; not to stockade:*", NULL,
      NULL},
     GROUP("PUBSUB", -2, EVENTS, 0, ORDER_NOW, "pubsub",
           "CHANNELS [pattern] | NUMSUB channel ... | NUMPAT", pubsub_subcommands),
 
-    {"PING", -1, CATEGORY_CONNECTION, COMMAND_DRAINING | P, ORDER_NOW, NO_KEY, NULL,
-     connection_ping, NULL, connection_ping_exec, "connection", "PONG, or the message", NULL, NULL},
+    {"PING", -1, DEED_CONNECTION, COMMAND_DRAINING | P, ORDER_NOW, NO_KEY, NULL, connection_ping,
+     NULL, connection_ping_exec, "connection", "PONG, or the message", NULL, NULL},
     NOW("ECHO", 2, CONNECTION, 0, connection_echo, "connection", "The message"),
     LOGIN("HELLO", -1, 0, connection_hello, "[2|3 [AUTH user password] [SETNAME name]]"),
     LOGIN("AUTH", -2, 0, connection_auth, "[user] password"),
-    NOW("QUIT", -1, NONE, OPEN | COMMAND_UNQUEUED | P, connection_quit, "connection",
+    NOW("QUIT", -1, NOTHING, OPEN | COMMAND_UNQUEUED | P, connection_quit, "connection",
         "Close the connection"),
     LOGIN("RESET", 1, COMMAND_UNQUEUED | P, connection_reset, "Back to a connection's first state"),
     NOW("SELECT", 2, CONNECTION, 0, connection_select, "connection", "Only database 0"),
     GROUP("CLIENT", -2, CONNECTION, 0, ORDER_NOW, "connection",
           "ID | SETNAME | GETNAME | SETINFO | INFO | LIST | KILL", connection_client_subcommands),
     NOW("TIME", 1, CONNECTION, 0, server_time, "server", "Unix seconds and microseconds"),
-    NOW("INFO", -1, CONNECTION, COMMAND_DRAINING, server_info, "server", "[section ...]"),
-    {"COMMAND", -1, CATEGORY_CONNECTION, 0, ORDER_NOW, NO_KEY, NULL, server_command, NULL, NULL,
+    {"INFO", -1, DEED_CONNECTION, COMMAND_DRAINING, ORDER_NOW, NO_KEY, NULL, server_info, NULL,
+     NULL, "server", "[section ...]", NULL, server_info_act},
+    {"COMMAND", -1, DEED_CONNECTION, 0, ORDER_NOW, NO_KEY, NULL, server_command, NULL, NULL,
      "server", "COUNT | DOCS | INFO", server_command_subcommands, NULL},
     GROUP("ACL", -2, ADMIN, 0, ORDER_NOW, "server",
           "WHOAMI | LIST | USERS | GETUSER | CAT | DRYRUN | LOAD | LOG: users and their rights",
           acl_subcommands),
     GROUP("CONFIG", -2, ADMIN, 0, ORDER_NOW, "server", "GET pattern", server_config_subcommands),
     NOW("SHUTDOWN", -1, ADMIN, 0, server_shutdown, "server", "Finish what has begun, then exit"),
-    {"FLUSHALL", -1, CATEGORY_ADMIN, LONG, ORDER_WRITE, NO_KEY, NULL, server_flushall, NULL, NULL,
+    {"FLUSHALL", -1, DEED_ADMIN, LONG, ORDER_WRITE, NO_KEY, NULL, server_flushall, NULL, NULL,
      "server", "Remove every value and revoke every lease; with --unfenced-writes allow", NULL,
      NULL},
-    {"FLUSHDB", -1, CATEGORY_ADMIN, LONG, ORDER_WRITE, NO_KEY, NULL, server_flushall, NULL, NULL,
+    {"FLUSHDB", -1, DEED_ADMIN, LONG, ORDER_WRITE, NO_KEY, NULL, server_flushall, NULL, NULL,
      "server", "The same as FLUSHALL: there is one database", NULL, NULL},
 };
 
 const size_t commands_count = sizeof commands / sizeof *commands;
 
 /* What is known of a lock is asked of the lease service. */
-#define LOCK(name, arity, category, order, keys, start, abandon, right)                            \
+#define LOCK(name, arity, deed, order, keys, start, abandon)                                       \
     {                                                                                              \
-        name, arity, CATEGORY_##category, L | COMMAND_LOCK_KEYS, order, keys, NULL, start,         \
-            abandon, NULL, "leases", "", NULL, right                                               \
+        name, arity, DEED_##deed, L | COMMAND_LOCK_KEYS, order, keys, NULL, start, abandon, NULL,  \
+            "leases", "", NULL, NULL                                                               \
     }
 
 const struct command lock_commands[] = {
-    LOCK("SET", -3, LEASE, ORDER_LEASE, KEY, lock_set, lock_abandon, "ACQUIRE"),
-    LOCK("GET", 2, READ, ORDER_ALONE, KEY, lock_get, NULL, "LEASE"),
-    LOCK("PTTL", 2, READ, ORDER_ALONE, KEY, lock_pttl, NULL, "LEASE"),
-    LOCK("TTL", 2, READ, ORDER_ALONE, KEY, lock_ttl, NULL, "LEASE"),
-    LOCK("EXISTS", -2, READ, ORDER_ALONE, KEYS, lock_exists, NULL, "LEASE"),
-    LOCK("DEL", -2, REVOKE, ORDER_ALONE, KEYS, lock_del, NULL, "REVOKE"),
-    LOCK("UNLINK", -2, REVOKE, ORDER_ALONE, KEYS, lock_del, NULL, "REVOKE"),
-    LOCK("HEXISTS", 3, READ, ORDER_ALONE, KEY, lock_hexists, NULL, "LEASE"),
-    LOCK("HGET", 3, READ, ORDER_ALONE, KEY, lock_hget, NULL, "LEASE"),
+    LOCK("SET", -3, ACQUIRE, ORDER_LEASE, KEY, lock_set, lock_abandon),
+    LOCK("GET", 2, LOOK, ORDER_ALONE, KEY, lock_get, NULL),
+    LOCK("PTTL", 2, LOOK, ORDER_ALONE, KEY, lock_pttl, NULL),
+    LOCK("TTL", 2, LOOK, ORDER_ALONE, KEY, lock_ttl, NULL),
+    LOCK("EXISTS", -2, LOOK, ORDER_ALONE, KEYS, lock_exists, NULL),
+    LOCK("DEL", -2, REVOKE, ORDER_ALONE, KEYS, lock_del, NULL),
+    LOCK("UNLINK", -2, REVOKE, ORDER_ALONE, KEYS, lock_del, NULL),
+    LOCK("HEXISTS", 3, LOOK, ORDER_ALONE, KEY, lock_hexists, NULL),
+    LOCK("HGET", 3, LOOK, ORDER_ALONE, KEY, lock_hget, NULL),
 };
 
 const size_t lock_commands_count = sizeof lock_commands / sizeof *lock_commands;
 
-const struct command lock_command_refused = {
-    .name = "", .order = ORDER_NOW, .start = lock_refuse, .group = "leases", .summary = ""};
+const struct command lock_command_refused = {.name = "",
+                                             .deed = DEED_NOTHING,
+                                             .order = ORDER_NOW,
+                                             .start = lock_refuse,
+                                             .group = "leases",
+                                             .summary = ""};
 
 const struct command lock_command_token =
-    LOCK("GET", 2, READ, ORDER_READ, KEY, lock_companion_token, NULL, "LEASE");
+    LOCK("GET", 2, LOOK, ORDER_READ, KEY, lock_companion_token, NULL);
 const struct command lock_command_forget =
-    LOCK("DEL", -2, LEASE, ORDER_NOW, KEY, lock_companion_del, NULL, "RELEASE");
+    LOCK("DEL", -2, RELEASE, ORDER_NOW, KEY, lock_companion_del, NULL);

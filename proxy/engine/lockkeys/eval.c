@@ -11,6 +11,7 @@
 #include "proxy/engine/lockkeys/time.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/pubsub.h"
+#include "proxy/engine/session/rights.h"
 #include "proxy/engine/session/session.h"
 
 enum { TEXTS_MAX = 256 };
@@ -82,20 +83,39 @@ static const struct lock_script *find_text(struct engine *engine, struct bytes t
     return script;
 }
 
-/* The script that EVAL or EVALSHA names; NULL: not known, or off. */
+/* The script that EVAL or EVALSHA names; NULL: not known, or off. Looked for once. */
 static const struct lock_script *script_of(struct request *request)
 {
     char sha1[LOCK_SHA1_SIZE];
 
-    if (request->engine->lock_keys == NULL)
-        return NULL;
-    return request_is_word(request, 0, "EVAL") ? find_text(request->engine, request->argv[1], sha1)
-                                               : find(request->engine, request->argv[1]);
+    if (request->engine->lock_keys == NULL || request->script != NULL)
+        return request->script;
+    return request->script = request_is_word(request, 0, "EVAL")
+                                 ? find_text(request->engine, request->argv[1], sha1)
+                                 : find(request->engine, request->argv[1]);
+}
+
+/* What each verb of a script does: a verb without a deed is no script's. */
+static const enum deed deeds[] = {
+    [LOCK_LOOK] = DEED_LOOK,    [LOCK_TAKE] = DEED_ACQUIRE,  [LOCK_EXTEND] = DEED_RENEW,
+    [LOCK_GIVE] = DEED_RELEASE, [LOCK_REVOKE] = DEED_REVOKE,
+};
+
+/* May the user do anything that a script does? Before that is known no text is looked at. */
+static bool may_any(const struct acl_user *user, const struct request *request)
+{
+    for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++)
+        if (deeds[i] != DEED_NOT_SAID &&
+            rights_permit_deed(user, request->engine, request->command, deeds[i]))
+            return true;
+    return false;
 }
 
 void lock_eval_prepare(struct request *request)
 {
-    const struct lock_script *script = script_of(request);
+    const struct acl_user *user = request->session->rights;
+    const struct lock_script *script =
+        user != NULL && (user->all || may_any(user, request)) ? script_of(request) : NULL;
 
     if (script != NULL && script->form != NULL && script->form->verb == LOCK_TAKE)
         request->order = ORDER_LEASE;
@@ -183,23 +203,33 @@ static bool is_of_lock(struct bytes channel, struct bytes key)
     return false;
 }
 
-/* A script tells on what channel it publishes. On any but the lock's own its user needs the right
- * to that, as for PUBLISH. False: the request has failed. */
-static bool may_publish(struct request *request, struct bytes channel)
+/* Where a script publishes: empty, nowhere. */
+static struct bytes channel_of(const struct call *call, const struct lock_form *form)
 {
-    struct session *session = request->session;
+    return form->channel > 0 ? arg_at(call, form->channel) : key_at(call, form->channel_key);
+}
 
-    if (channel.len == 0 || request->rights == NULL || is_of_lock(channel, request->argv[3]) ||
-        acl_may_hear(request->rights, channel, false))
-        return true;
-    session_audit(session, (struct audit_note){.event = AUDIT_DENIED,
-                                               .code = STK_NOPERM,
-                                               .resource = channel,
-                                               .reason = bytes_of(request->command->name)});
-    session_log_denial(session, "channel", channel, bytes_of(session_user(session)));
-    request_fail(request, STK_NOPERM, "user '%s' may not use channel '%.*s': it needs &",
-                 session_user(session), BYTES_CUT(channel, 64));
-    return false;
+/* A script tells on what channel it publishes. On any but the lock's own its user needs the right
+ * to that, as for PUBLISH. */
+struct act lock_eval_act(const struct acl_user *user, struct request *request,
+                         const struct bytes *argv, size_t argc)
+{
+    struct act act = {.deed = request->command->deed};
+    struct call call = {.request = request};
+    int64_t keys;
+
+    const struct lock_script *script = may_any(user, request) ? script_of(request) : NULL;
+    if (script == NULL || script->form == NULL)
+        return act;
+    act.deed = deeds[script->form->verb];
+    if (!bytes_to_int64(argv[2], &keys) || keys < 1 || (uint64_t)keys > argc - 3)
+        return act; /* refused once it starts */
+    call.keys = (size_t)keys;
+    call.args = argc - 3 - call.keys;
+    struct bytes channel = channel_of(&call, script->form);
+    if (!is_of_lock(channel, argv[3]))
+        act.channel = channel;
+    return act;
 }
 
 static void run(struct call *call, const struct lock_script *script)
@@ -216,8 +246,7 @@ static void run(struct call *call, const struct lock_script *script)
                            .keys = request->argv + 3,
                            .count = form->keys > 0 ? form->keys : call->keys,
                            .value = arg_at(call, form->value),
-                           .channel = form->channel > 0 ? arg_at(call, form->channel)
-                                                        : key_at(call, form->channel_key),
+                           .channel = channel_of(call, form),
                            .message =
                                form->message > 0 ? arg_at(call, form->message) : key_at(call, 1)};
     if (form->flags & LOCK_VALUES)
@@ -225,8 +254,7 @@ static void run(struct call *call, const struct lock_script *script)
     if (form->ttl > 0 &&
         !lock_time(request, word_of_arg(call, form->ttl), form->flags & LOCK_SECONDS, &ask.ttl_ms))
         return;
-    if (!pubsub_admits(request, ask.channel, ask.channel.len > 0 ? ask.message : ask.channel) ||
-        !may_publish(request, ask.channel))
+    if (!pubsub_admits(request, ask.channel, ask.channel.len > 0 ? ask.message : ask.channel))
         return;
     ask.adds = form->adds > 0 && bytes_equal(arg_at(call, form->adds), bytes_of("0"));
     ask.extends_only =
@@ -285,7 +313,7 @@ static void exists(struct request *request)
 }
 
 const struct subcommand lock_script_subcommands[] = {
-    {"script|load", 3, load, CATEGORY_LEASE},
-    {"script|exists", -3, exists, CATEGORY_LEASE},
+    {"script|load", 3, load, DEED_ACQUIRE},
+    {"script|exists", -3, exists, DEED_ACQUIRE},
     {.name = NULL},
 };

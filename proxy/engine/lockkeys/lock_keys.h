@@ -45,6 +45,7 @@ command_start lock_companion_token, lock_companion_del, lock_companion_wait;
 command_start lock_signal_abandon;
 /* eval.c: for the table. */
 command_start lock_eval, lock_evalsha, lock_eval_prepare;
+command_act lock_eval_act;
 extern const struct subcommand lock_script_subcommands[];
 /* run.c: the client of a command that takes a lock is gone. */
 command_start lock_abandon;

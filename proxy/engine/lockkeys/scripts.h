@@ -14,11 +14,12 @@ struct lock_run;
 #define LOCK_SHA1_SIZE 41 /* 40 hexadecimal digits in lower case, and the end */
 
 enum lock_verb {
-    LOCK_LOOK,   /* how does it stand? */
-    LOCK_TAKE,   /* take them all, or none */
-    LOCK_EXTEND, /* the value's own live for ttl */
-    LOCK_GIVE,   /* the value's own are given back */
-    LOCK_REVOKE, /* whoever has them */
+    LOCK_NO_VERB, /* a form that was forgotten */
+    LOCK_LOOK,    /* how does it stand? */
+    LOCK_TAKE,    /* take them all, or none */
+    LOCK_EXTEND,  /* the value's own live for ttl */
+    LOCK_GIVE,    /* the value's own are given back */
+    LOCK_REVOKE,  /* whoever has them */
 };
 
 enum lock_flag {
@@ -51,6 +52,8 @@ struct lock_script {
     const struct lock_form *form; /* NULL: known, and refused */
 };
 
+/* Each of them; NULL behind the last one. */
+const struct lock_script *lock_script_at(size_t i);
 /* NULL: not known. */
 const struct lock_script *lock_script_find(const char *sha1);
 const struct lock_script *lock_script_find_plain(const char *plain);

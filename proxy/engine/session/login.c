@@ -135,7 +135,7 @@ static bool may_wait(const struct session *session)
     struct denial denial;
 
     for (struct list *at = session->pending.next; at != &session->pending; at = at->next) {
-        const struct request *request = list_entry(at, struct request, link);
+        struct request *request = list_entry(at, struct request, link);
         if (!request->finished && request->command->abandon != NULL &&
             (session->rights == NULL || !rights_permit(session->rights, request, &denial)))
             return false;

@@ -481,8 +481,8 @@ static void reply_patterns(struct request *request)
 }
 
 const struct subcommand pubsub_subcommands[] = {
-    {"pubsub|channels", -2, reply_channels, CATEGORY_EVENTS},
-    {"pubsub|numsub", -2, reply_listeners, CATEGORY_EVENTS},
-    {"pubsub|numpat", 2, reply_patterns, CATEGORY_EVENTS},
+    {"pubsub|channels", -2, reply_channels, DEED_EVENTS},
+    {"pubsub|numsub", -2, reply_listeners, DEED_EVENTS},
+    {"pubsub|numpat", 2, reply_patterns, DEED_EVENTS},
     {.name = NULL},
 };

@@ -20,6 +20,7 @@
 #include "store/txn.h"
 
 struct engine;
+struct lock_script;
 struct session;
 struct request_client;
 
@@ -91,8 +92,9 @@ struct request {
     bool resp3;
     size_t argc;
     struct bytes *argv;
-    struct buf scoped; /* names that are its user's own: request_scope */
-    struct plan plan;  /* of a data command */
+    struct buf scoped;                /* names that are its user's own: request_scope */
+    struct plan plan;                 /* of a data command */
+    const struct lock_script *script; /* of EVAL and EVALSHA, once it was found */
     /* Which names may be shown, where not all may: acl_may_touch. `acl` is kept. */
     const struct acl_user *rights;
     struct acl *acl;

@@ -24,14 +24,43 @@ static bool permits_key(const struct asking *asking, struct bytes key, unsigned 
     return acl_may_touch(asking->user, key, needs) || deny(asking, DENIED_FOR_KEY, key, needs);
 }
 
-static unsigned needs_of(const struct command *command)
+/* The row of `commands`; NULL for a row that stands in for one, on lock keys. */
+static const struct command *row_of(const struct engine *engine, const struct command *command)
 {
-    return command->category == CATEGORY_READ ? ACL_READS : ACL_WRITES;
+    const struct command_index *index = &engine->index;
+
+    return command >= index->all && command < index->all + index->count ? command : NULL;
+}
+
+/* A command's own right is asked for where it does what it is for. Where it does something else it
+ * needs the right of the command which is for that. */
+static bool may_do(const struct acl_user *user, const struct engine *engine,
+                   const struct command *command, const struct subcommand *subcommand,
+                   enum deed deed)
+{
+    const struct deed_needs *needs = deed_needs(deed);
+    const struct command *row = row_of(engine, command);
+    enum command_category own =
+        subcommand != NULL ? subcommand_category(subcommand) : command_category(command);
+
+    if (needs->category == CATEGORY_NONE)
+        return true;
+    if (row != NULL && own == needs->category)
+        return acl_may_run(user, row, subcommand);
+    if (needs->command == NULL)
+        return user->admin;
+    return acl_may_run(user, command_find(&engine->index, bytes_of(needs->command)), NULL);
+}
+
+bool rights_permit_deed(const struct acl_user *user, const struct engine *engine,
+                        const struct command *command, enum deed deed)
+{
+    return may_do(user, engine, command, NULL, deed);
 }
 
 /* A lock key is a lock on its resource: the right has to be for that name. */
 static bool permits_keys(const struct asking *asking, const struct command *command,
-                         const struct bytes *argv, size_t argc)
+                         const struct bytes *argv, size_t argc, unsigned needs)
 {
     const struct engine *engine = asking->engine;
     struct key_places places = command_keys(command, argv, argc);
@@ -42,14 +71,14 @@ static bool permits_keys(const struct asking *asking, const struct command *comm
                        engine->on_lock_key(engine, argv[places.at], &name);
         if (!is_lock && (command->flags & COMMAND_COUNTED) && command->key_first == 0)
             continue; /* a script's channel, or no lock: lockkeys/eval.c minds both */
-        if (!permits_key(asking, name, needs_of(command)))
+        if (!permits_key(asking, name, needs))
             return false;
     }
     return true;
 }
 
 static bool permits_channels(const struct asking *asking, const struct command *command,
-                             const struct bytes *argv, size_t argc)
+                             const struct bytes *argv, size_t argc, struct bytes published)
 {
     bool patterns = command->flags & COMMAND_PATTERNS;
     size_t end = command->flags & COMMAND_CHANNELS  ? argc
@@ -59,35 +88,44 @@ static bool permits_channels(const struct asking *asking, const struct command *
     for (size_t i = 1; i < end; i++)
         if (!acl_may_hear(asking->user, argv[i], patterns))
             return deny(asking, DENIED_FOR_CHANNEL, argv[i], 0);
-    return true;
+    return published.len == 0 || acl_may_hear(asking->user, published, false) ||
+           deny(asking, DENIED_FOR_CHANNEL, published, 0);
 }
 
-/* One command, alone or as a step of another. */
-static bool permits_command(const struct asking *asking, const struct command *command,
-                            const struct bytes *argv, size_t argc)
+/* What one command does, alone or as a step of another. */
+static struct act act_of(const struct asking *asking, struct request *request,
+                         const struct command *command, const struct bytes *argv, size_t argc)
 {
-    const struct command *row =
-        command->right == NULL ? command
-                               : command_find(&asking->engine->index, bytes_of(command->right));
     const struct subcommand *subcommand = argc > 1 ? subcommand_find(command, argv[1]) : NULL;
-    enum command_category category = subcommand != NULL ? subcommand->category : row->category;
 
-    if (category == CATEGORY_NONE)
+    if (command->act != NULL)
+        return command->act(asking->user, request, argv, argc);
+    return (struct act){.deed = subcommand != NULL ? subcommand->deed : command->deed};
+}
+
+static bool permits_command(const struct asking *asking, const struct command *command,
+                            const struct bytes *argv, size_t argc, struct act act)
+{
+    const struct subcommand *subcommand = argc > 1 ? subcommand_find(command, argv[1]) : NULL;
+    const struct deed_needs *needs = deed_needs(act.deed);
+
+    if (needs->category == CATEGORY_NONE)
         return true;
     asking->denial->command = subcommand != NULL ? subcommand->name : command->name;
-    asking->denial->category = acl_category_name(category);
-    if (!acl_may_run(asking->user, row, subcommand))
+    asking->denial->category = acl_category_name(needs->category);
+    if (!may_do(asking->user, asking->engine, command, subcommand, act.deed))
         return deny(asking, DENIED_FOR_COMMAND, (struct bytes){"", 0}, 0);
-    return permits_keys(asking, command, argv, argc) &&
-           permits_channels(asking, command, argv, argc);
+    return permits_keys(asking, command, argv, argc, needs->keys) &&
+           permits_channels(asking, command, argv, argc, act.channel);
 }
 
 /* Only administrators define tables. */
 static bool permits_definition(const struct asking *asking, const struct step *step)
 {
-    if (step->sql_right != SQL_MAY_DEFINE || asking->user->admin)
+    if (step->sql_right != SQL_MAY_DEFINE ||
+        may_do(asking->user, asking->engine, step->command, NULL, DEED_ADMIN))
         return true;
-    asking->denial->category = acl_category_name(CATEGORY_ADMIN);
+    asking->denial->category = acl_category_name(deed_needs(DEED_ADMIN)->category);
     return deny(asking, DENIED_FOR_COMMAND, (struct bytes){"", 0}, 0);
 }
 
@@ -101,23 +139,31 @@ static bool writes_by_sql(const struct plan *plan)
     return false;
 }
 
-static bool permits_step(const struct asking *asking, const struct step *step, bool by_sql)
+/* What is only claimed is not read by what writes. */
+static unsigned needs_of_claims(const struct act *act, bool by_sql)
 {
-    unsigned needs = by_sql ? ACL_WRITES : needs_of(step->command);
+    unsigned keys = deed_needs(act->deed)->keys;
 
-    if (!permits_command(asking, step->command, step->argv, step->argc) ||
+    return by_sql || (keys & ACL_WRITES) ? ACL_WRITES : keys;
+}
+
+static bool permits_step(const struct asking *asking, struct request *request,
+                         const struct step *step, bool by_sql)
+{
+    const struct act act = act_of(asking, request, step->command, step->argv, step->argc);
+
+    if (!permits_command(asking, step->command, step->argv, step->argc, act) ||
         !permits_definition(asking, step))
         return false;
     if (by_sql)
         asking->denial->command = "SQL";
     for (size_t i = 0; i < step->claims_count; i++)
-        if (!permits_key(asking, step->claims[i].resource, needs))
+        if (!permits_key(asking, step->claims[i].resource, needs_of_claims(&act, by_sql)))
             return false;
     return true;
 }
 
-bool rights_permit(const struct acl_user *user, const struct request *request,
-                   struct denial *denial)
+bool rights_permit(const struct acl_user *user, struct request *request, struct denial *denial)
 {
     const struct asking asking = {user, request->engine, denial};
     const struct plan *plan = &request->plan;
@@ -125,25 +171,31 @@ bool rights_permit(const struct acl_user *user, const struct request *request,
     if (user->all)
         return true;
     if (plan->steps_count == 0) /* no plan, or one that was refused */
-        return permits_command(&asking, request->command, request->argv, request->argc);
+        return permits_command(
+            &asking, request->command, request->argv, request->argc,
+            act_of(&asking, request, request->command, request->argv, request->argc));
     bool by_sql = writes_by_sql(plan);
     for (size_t i = 0; i < plan->steps_count; i++)
-        if (!permits_step(&asking, &plan->steps[i], by_sql))
+        if (!permits_step(&asking, request, &plan->steps[i], by_sql))
             return false;
     return true;
 }
 
 void rights_explain(const struct acl_user *user, const struct denial *denial, struct buf *text)
 {
+    static const struct {
+        const char *verb, *rule;
+    } ways[] = {[ACL_READS] = {"read", "%R"},
+                [ACL_WRITES] = {"write", "%W"},
+                [ACL_READS | ACL_WRITES] = {"read and write", "%RW"}};
     char lower[COMMAND_LOWER_SIZE];
     const char *command = command_lower(denial->command, lower);
 
     switch (denial->reason) {
     case DENIED_FOR_KEY:
         buf_printf(text, "user '%s' may not %s '%.*s', as '%s' does: it needs %s~ for it",
-                   user->name, denial->needs == ACL_READS ? "read" : "write",
-                   BYTES_CUT(denial->object, 64), command,
-                   denial->needs == ACL_READS ? "%R" : "%W");
+                   user->name, ways[denial->needs].verb, BYTES_CUT(denial->object, 64), command,
+                   ways[denial->needs].rule);
         break;
     case DENIED_FOR_CHANNEL:
         buf_printf(text, "user '%s' may not use channel '%.*s': it needs &", user->name,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* May a user do what a request asks? Checked are the command, each of its keys and its channels.
- * For FENCED and FENCEDALL it is the command inside; each resource that they claim counts as a key
- * of it. */
+/* May a user do what a request asks? What it does (command/deed.h) says which rights it needs: to
+ * the command, to each of its keys, to its channels. For FENCED and FENCEDALL it is the command
+ * inside; each resource that they claim counts as a key of it. */
 #ifndef STOCKADE_ENGINE_RIGHTS_H
 #define STOCKADE_ENGINE_RIGHTS_H
 
@@ -20,12 +20,14 @@ struct denial {
     struct bytes object;  /* the key or channel; borrowed from the request */
     unsigned needs;       /* of a key: what it was needed for */
     const char *command;  /* "GET", or "client|list" */
-    const char *category; /* the command's */
+    const char *category; /* of what it does */
 };
 
 /* May the user do what the request asks? Its plan is made. False: `denial` says what is missing. */
-bool rights_permit(const struct acl_user *user, const struct request *request,
-                   struct denial *denial);
+bool rights_permit(const struct acl_user *user, struct request *request, struct denial *denial);
+/* May the user do this by this command, whatever the keys? */
+bool rights_permit_deed(const struct acl_user *user, const struct engine *engine,
+                        const struct command *command, enum deed deed);
 /* Append the denial as an error's text. */
 void rights_explain(const struct acl_user *user, const struct denial *denial, struct buf *text);
 

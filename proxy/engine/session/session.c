@@ -317,7 +317,7 @@ static void take_place(struct session *session, struct request *request)
 /* A started request of no command, for an answer in its place in the order of replies. */
 static struct request *place(struct session *session)
 {
-    static const struct command no_command = {.name = "", .order = ORDER_NOW};
+    static const struct command no_command = {.name = "", .deed = DEED_NOTHING, .order = ORDER_NOW};
     struct request *request = request_new(session, &no_command, NULL, 0);
 
     take_place(session, request);
@@ -471,7 +471,7 @@ static const char *kind_of(const struct request *request, enum command_category 
                                               ? NULL
                                               : subcommand_find(command, request->argv[1]);
 
-    *category = subcommand != NULL ? subcommand->category : command->category;
+    *category = subcommand != NULL ? subcommand_category(subcommand) : command_category(command);
     if (request->plan.only_step.sql_right == SQL_MAY_DEFINE)
         *category = CATEGORY_ADMIN;
     return subcommand != NULL ? subcommand->name : command->name;
@@ -481,7 +481,7 @@ static bool may_be_administration(const struct request *request)
 {
     const struct command *command = request->command;
 
-    return command->category == CATEGORY_ADMIN || command->subcommands != NULL ||
+    return command_category(command) == CATEGORY_ADMIN || command->subcommands != NULL ||
            request->plan.only_step.sql_right == SQL_MAY_DEFINE;
 }
 
