@@ -56,13 +56,21 @@ enum stk_error stk_txn_add(stk_txn *txn, stk_lease *lease, size_t argc, const ch
     return STK_OK;
 }
 
-/* The first error says why: EXEC's own only says that a command before it was refused. */
+/* The first error says why: EXEC's own only says that a command before it was refused. But that one
+ * says whether anything was applied: a program repeats what was refused as BUSY. */
 static enum stk_error take_replies(const struct call *call, stk_reply **reply)
 {
     redisReply **last = &call->replies[call->replies_count - 1];
+    enum stk_error outcome = reply_code(*last);
+    bool undone = outcome == STK_BUSY || outcome == STK_EXECABORT;
 
     for (size_t i = 0; i < call->replies_count; i++) {
         enum stk_error error = reply_error(call->replies[i]);
+        if (error == STK_BUSY && !undone)
+            return fail(STK_UNSURE,
+                        "%s: the daemon refused a part of the transaction; it may have "
+                        "applied others",
+                        stk_error_code(STK_BUSY));
         if (error != STK_OK)
             return error;
     }

@@ -140,6 +140,35 @@ def test_a_transaction_refused_at_its_end_is_over(rig):
     wait_until(lambda: a.ask("PING") == "PONG", "the second is over")
 
 
+SLOW_SQL = ("WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 300000) "
+            "SELECT count(*) FROM c")
+
+
+def test_a_transaction_over_the_rate_is_applied_whole_or_not_at_all(rig):
+    """Its MULTI is one too many within the second. What follows is not, for it waits for the SQL,
+    and by then there is a turn again."""
+    daemon = with_users(rig, *USERS, args=("--max-rate-per-user", "100"))
+    owner, other = login(daemon, "a"), login(daemon, "b")
+    for key in ("a", "b"):
+        assert owner.token(key) == 1
+        assert owner("FENCED", 1, "SET", key, 100) == "OK"
+    replies = other.pipeline([
+        *[("PING",)] * 99, ("SQL", SLOW_SQL), ("MULTI",), ("FENCED", 1, "DECRBY", "a", 1),
+        ("FENCED", 1, "DECRBY", "b", 1000, "MIN", 0), ("EXEC",)])
+    assert replies[:99] == ["PONG"] * 99 and replies[100] == "OK"
+    assert replies[-1].code == "EXECABORT"
+    assert owner("GET", "a") == b"100"
+
+
+@pytest.mark.parametrize("word", [("nosuch",), ("GET",)])
+def test_what_is_wrong_counts_too(rig, word):
+    client = rig.daemon("--max-rate-per-user", "20").client()
+    with Stopwatch() as watch:
+        replies = client.pipeline([word] * 100)
+    assert {reply.code for reply in replies} == {"ERR", "BUSY"}
+    assert sum(reply.code == "ERR" for reply in replies) <= 21 + 20 * watch.seconds
+
+
 def test_bytes_of_a_user(rig):
     daemon = with_users(rig, *USERS, args=("--max-memory-per-user", "1", "--unfenced-writes",
                                            "allow"))

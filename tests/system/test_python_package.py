@@ -675,6 +675,31 @@ def test_busy_after_a_lost_reply_leaves_the_write_unsure(server):
         assert caught.value.token == 1 and caught.value.id
 
 
+REFUSED = [(0, "-BUSY too many commands"), (0, "+QUEUED"), (0, ":99"), (0, "-EXECABORT Discarded")]
+
+
+def test_a_transaction_that_was_refused_as_busy_is_sent_again(server):
+    scripted(server, [(0, "*2\r\n:1\r\n:60000"), *REFUSED, (0, "+OK"), (0, "+QUEUED"),
+                      (0, "+QUEUED"), (0, "*2\r\n:99\r\n:98")])
+    with reach(server, timeout=5) as shop:
+        with shop.transaction(shop.lease("k", renew=False).acquire()) as sale:
+            sale.take(sale._leases[0])
+            sale.take(sale._leases[0])
+        assert sale.results == [99, 98]
+
+
+@pytest.mark.parametrize("outcome", ["-ERR EXEC without MULTI", "*2\r\n:99\r\n:98"])
+def test_busy_in_a_transaction_is_no_reason_to_send_it_again_unless_exec_says_so(server, outcome):
+    """As a daemon answered that refused MULTI alone."""
+    scripted(server, [(0, "*2\r\n:1\r\n:60000"), *REFUSED[:-1], (0, outcome)])
+    with reach(server, timeout=5) as shop:
+        lease = shop.lease("k", renew=False).acquire()
+        with pytest.raises(stockade.Unsure, match="too many commands"):
+            with shop.transaction(lease) as sale:
+                sale.take(lease)
+                sale.take(lease)
+
+
 def test_a_name_that_takes_too_long_to_look_up_holds_nobody_up(monkeypatch):
     look_up, over = socket.getaddrinfo, threading.Event()
 

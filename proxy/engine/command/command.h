@@ -49,6 +49,10 @@ enum command_flag {
     COMMAND_FIELD = 1 << 18,     /* its key is followed by a hash's field, */
     COMMAND_FIELDS = 1 << 19,    /* by fields, */
     COMMAND_PAIRS = 1 << 20,     /* or by fields with values */
+    /* Changes what the connection's next commands mean: it counts, and no limit of its user's
+     * refuses it. */
+    COMMAND_STATE = 1 << 21,
+    COMMAND_BEGINS = 1 << 22, /* what follows it belongs to it: where it is refused, so is that */
 };
 
 typedef void command_start(struct request *request);

@@ -17,6 +17,7 @@
 #define FIELDS COMMAND_FIELDS
 #define PAIRS  COMMAND_PAIRS
 #define OPEN   (COMMAND_NO_AUTH | COMMAND_DRAINING)
+#define STATE  COMMAND_STATE
 
 /* Where the keys are. */
 #define NO_KEY 0, 0, 0
@@ -32,8 +33,8 @@
 /* The same, once the connection has nothing else under way: what was sent before is its user's. */
 #define LOGIN(name, arity, flags, start, summary)                                                  \
     {                                                                                              \
-        name, arity, DEED_NOTHING, OPEN | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL, NULL,   \
-            "connection", summary, NULL, NULL                                                      \
+        name, arity, DEED_NOTHING, OPEN | STATE | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL, \
+            NULL, "connection", summary, NULL, NULL                                                \
     }
 /* Done at once by its subcommands, which have the categories; that of the command is for its first
  * word alone. */
@@ -60,8 +61,8 @@
     }
 #define LISTEN(name, arity, flags, start, summary)                                                 \
     {                                                                                              \
-        name, arity, DEED_EVENTS, P | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL, NULL,       \
-            "pubsub", summary, NULL, NULL                                                          \
+        name, arity, DEED_EVENTS, P | STATE | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL,     \
+            NULL, "pubsub", summary, NULL, NULL                                                    \
     }
 
 const struct command commands[] = {
@@ -107,12 +108,13 @@ const struct command commands[] = {
         "RECEIPT", 4, READ, ORDER_READ, receipt_show,
         "Was this request applied? resource token id -> [1, reply], [0, null] or null: still open"),
 
-    {"MULTI", 1, DEED_NOTHING, COMMAND_UNQUEUED, ORDER_NOW, NO_KEY, NULL, multi_begin, NULL, NULL,
-     "transactions", "Begin a transaction: data commands are queued", NULL, NULL},
-    {"EXEC", 1, DEED_NOTHING, COMMAND_UNQUEUED, ORDER_WRITE, NO_KEY, NULL, multi_exec, NULL, NULL,
-     "transactions", "Apply what is queued, whole or not at all", NULL, NULL},
-    {"DISCARD", 1, DEED_NOTHING, COMMAND_UNQUEUED, ORDER_NOW, NO_KEY, NULL, multi_discard, NULL,
-     NULL, "transactions", "Drop what is queued", NULL, NULL},
+    {"MULTI", 1, DEED_NOTHING, COMMAND_UNQUEUED | STATE | COMMAND_BEGINS, ORDER_NOW, NO_KEY, NULL,
+     multi_begin, NULL, NULL, "transactions", "Begin a transaction: data commands are queued", NULL,
+     NULL},
+    {"EXEC", 1, DEED_NOTHING, COMMAND_UNQUEUED | STATE, ORDER_WRITE, NO_KEY, NULL, multi_exec, NULL,
+     NULL, "transactions", "Apply what is queued, whole or not at all", NULL, NULL},
+    {"DISCARD", 1, DEED_NOTHING, COMMAND_UNQUEUED | STATE, ORDER_NOW, NO_KEY, NULL, multi_discard,
+     NULL, NULL, "transactions", "Drop what is queued", NULL, NULL},
 
     {"WATCH", -2, DEED_NOTHING, 0, ORDER_NOW, KEYS, NULL, multi_watch, NULL, NULL, "transactions",
      "Refused: take a lease, and write under its token", NULL, NULL},
@@ -209,10 +211,10 @@ const struct command commands[] = {
     NOW("ECHO", 2, CONNECTION, 0, connection_echo, "connection", "The message"),
     LOGIN("HELLO", -1, 0, connection_hello, "[2|3 [AUTH user password] [SETNAME name]]"),
     LOGIN("AUTH", -2, 0, connection_auth, "[user] password"),
-    NOW("QUIT", -1, NOTHING, OPEN | COMMAND_UNQUEUED | P, connection_quit, "connection",
+    NOW("QUIT", -1, NOTHING, OPEN | COMMAND_UNQUEUED | P | STATE, connection_quit, "connection",
         "Close the connection"),
     LOGIN("RESET", 1, COMMAND_UNQUEUED | P, connection_reset, "Back to a connection's first state"),
-    NOW("SELECT", 2, CONNECTION, 0, connection_select, "connection", "Only database 0"),
+    NOW("SELECT", 2, CONNECTION, STATE, connection_select, "connection", "Only database 0"),
     GROUP("CLIENT", -2, CONNECTION, 0, ORDER_NOW, "connection",
           "ID | SETNAME | GETNAME | SETINFO | INFO | LIST | KILL", connection_client_subcommands),
     NOW("TIME", 1, CONNECTION, 0, server_time, "server", "Unix seconds and microseconds"),

@@ -46,6 +46,15 @@ static void fail(struct request *request, struct bytes user)
         request_fail(request, STK_WRONGPASS, NULL);
 }
 
+/* For now: it may be tried again. What was sent behind it is meant for the user that it names, and
+ * is not done for the one that is still there. */
+static void refuse(struct request *request, const char *why)
+{
+    if (request->session->refused == NULL)
+        request->session->refused = request->command;
+    request_fail(request, STK_BUSY, "%s", why);
+}
+
 static void succeed(struct request *request, const struct acl_user *user,
                     void (*on_success)(struct request *request))
 {
@@ -53,9 +62,11 @@ static void succeed(struct request *request, const struct acl_user *user,
     char why[ACCOUNT_WHY_SIZE];
 
     if (!identity_has_room(session, user->name, why)) {
-        request_fail(request, STK_BUSY, "%s", why);
+        refuse(request, why);
         return;
     }
+    if (session->refused != NULL && !(session->refused->flags & COMMAND_BEGINS))
+        session->refused = NULL;
     identity_take(session, user, user->name, true);
     session_audit(session, (struct audit_note){.event = AUDIT_LOGIN, .user = bytes_of(user->name)});
     pubsub_drop_unheard(session);
@@ -96,8 +107,9 @@ static void start_trial(struct request *request, const struct acl_user *user, st
     struct engine *engine = request->engine;
 
     if (engine->logins >= LOGINS_MAX) {
-        request_fail(request, STK_BUSY, "%d passwords are being checked already; try again",
-                     LOGINS_MAX);
+        char why[ACCOUNT_WHY_SIZE];
+        snprintf(why, sizeof why, "%d passwords are being checked already; try again", LOGINS_MAX);
+        refuse(request, why);
         return;
     }
     struct login *login = mem_zalloc(sizeof *login);

@@ -337,6 +337,48 @@ void session_answer(struct session *session, struct bytes reply)
     request_finish(request);
 }
 
+/* A command was refused, before it began or because it has no place here. A transaction that misses
+ * one of its commands is not applied. And where MULTI itself was refused, what was sent behind it
+ * would be done one by one: that is refused, too. */
+static void note_refused_command(struct session *session, const struct command *command)
+{
+    session->exec_refused = true;
+    if (command->flags & COMMAND_BEGINS)
+        session->refused = session->refused != NULL ? session->refused : command;
+}
+
+/* What is answered without a command's start: its reply is there. It takes its turn as all do, so
+ * that what is bounded and counted for a command is so for an error. */
+static const struct command wrong_command = {.name = "",
+                                             .deed = DEED_NOTHING,
+                                             .flags = COMMAND_NO_AUTH | COMMAND_DRAINING |
+                                                      COMMAND_PUBSUB,
+                                             .order = ORDER_NOW,
+                                             .start = request_finish};
+
+static void end_broken(struct request *request)
+{
+    struct session *session = request->session;
+
+    request_finish(request);
+    session_end(session);
+}
+
+/* The same, and the connection ends with it. */
+static const struct command broken_protocol = {.name = "",
+                                               .deed = DEED_NOTHING,
+                                               .flags = COMMAND_NO_AUTH | COMMAND_DRAINING |
+                                                        COMMAND_PUBSUB | COMMAND_STATE,
+                                               .order = ORDER_NOW,
+                                               .start = end_broken};
+
+/* Make it `next`; the caller writes the error. */
+static struct buf *answer_next(struct session *session, const struct command *what)
+{
+    session->next = request_new(session, what, NULL, 0);
+    return &session->next->reply;
+}
+
 /* "ERR unknown command 'FOO', with args beginning with: 'a' 'b' " as Redis words it. */
 static void reply_unknown(struct session *session, const struct bytes *argv, size_t argc)
 {
@@ -349,8 +391,15 @@ static void reply_unknown(struct session *session, const struct bytes *argv, siz
         len += snprintf(text + len, sizeof text - (size_t)len, "'%.*s' ",
                         argv[i].len < (size_t)room ? (int)argv[i].len : room, argv[i].data);
     }
-    session->exec_refused = true;
-    request_fail(place(session), STK_ERR, "%s", text);
+    note_refused_command(session, &wrong_command);
+    resp_error(answer_next(session, &wrong_command), STK_ERR, "%s", text);
+}
+
+static void reply_arity(struct session *session, const struct command *command)
+{
+    note_refused_command(session, command);
+    answer_next(session, &wrong_command);
+    request_reply_arity(session->next, command->name);
 }
 
 /* A browser that a web page made talk to this port: its first lines look like inline commands, and
@@ -376,8 +425,7 @@ static void take_parsed(struct session *session)
     } else if (command == NULL) {
         reply_unknown(session, argv, argc);
     } else if (!arity_fits(command->arity, argc)) {
-        session->exec_refused = true;
-        request_fail_arity(place(session), command->name);
+        reply_arity(session, command);
     } else {
         struct engine *engine = session->engine;
         if (engine->on_parsed != NULL && session->multi == NULL)
@@ -406,8 +454,8 @@ static size_t parse(struct session *session, const char *data, size_t len)
             resp_parse(session->parser, limits, "", 0, &none);
     } else if (status == RESP_BROKEN) {
         session->engine->counters.protocol_errors++;
-        request_fail(place(session), STK_ERR, "%s", resp_broken_text(session->parser));
-        session_end(session);
+        resp_error(answer_next(session, &broken_protocol), STK_ERR, "%s",
+                   resp_broken_text(session->parser));
     }
     return used;
 }
@@ -501,8 +549,8 @@ static bool audit_administration(struct session *session, struct request *reques
     return true;
 }
 
-/* Does its user send too much? What ends a transaction gives back what is queued there; and if it
- * was refused, the transaction would go on, and take in what the connection sends next. */
+/* Does its user send too much? What changes the meaning of the next commands is never refused for
+ * that: they would be taken for something else. */
 static bool is_over_limit(struct session *session, const struct command *command,
                           char why[ACCOUNT_WHY_SIZE])
 {
@@ -511,10 +559,19 @@ static bool is_over_limit(struct session *session, const struct command *command
     if (options->limits.rate == 0 && options->user_limits.rate == 0 &&
         options->user_limits.bytes == 0)
         return false;
-    if (session->multi != NULL && (command->flags & COMMAND_UNQUEUED))
+    bool over =
+        !account_take_command(session->account, why) || !account_bytes_fit(session->account, why);
+    return over && !(command->flags & COMMAND_STATE);
+}
+
+/* Was a command refused that it belongs to? A refused MULTI ends with EXEC, DISCARD or another
+ * MULTI, and takes in what could be queued; a refused login ends with another login. */
+static bool is_part_of_refused(const struct session *session, const struct command *command)
+{
+    if (session->refused == NULL || (command->flags & COMMAND_NO_AUTH))
         return false;
-    return !account_take_command(session->account, why) ||
-           !account_bytes_fit(session->account, why);
+    return !(session->refused->flags & COMMAND_BEGINS) ||
+           !(command->flags & (COMMAND_UNQUEUED | COMMAND_PUBSUB));
 }
 
 bool session_admits(struct session *session, struct request *request)
@@ -541,6 +598,13 @@ bool session_admits(struct session *session, struct request *request)
     } else if (session->rights != NULL && is_over_limit(session, command, why)) {
         session->engine->counters.refused_busy++;
         resp_error(&reply, STK_BUSY, "%s", why);
+    } else if (is_part_of_refused(session, command)) {
+        bool multi = (session->refused->flags & COMMAND_BEGINS) != 0;
+        resp_error(&reply, multi ? STK_EXECABORT : STK_BUSY,
+                   multi ? "MULTI was refused, and so is what follows it up to EXEC or DISCARD"
+                         : "the login before it was refused, and so is what follows it: log in "
+                           "again");
+        session->engine->counters.refused_busy += !multi;
     } else if (session_only_listens(session) && !(command->flags & COMMAND_PUBSUB)) {
         resp_error(&reply, STK_ERR,
                    "Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
@@ -580,6 +644,7 @@ static bool start_next(struct session *session)
         session->engine->reads_weight += request->weight;
     }
     if (!session_admits(session, request)) {
+        note_refused_command(session, request->command);
         request_finish(request);
         return true;
     }

@@ -66,9 +66,11 @@ struct session {
     size_t queued_bytes;                        /* of the arguments there */
     void (*on_queued)(struct request *request); /* a command for the transaction has arrived */
     bool exec_refused;                          /* one could not be queued */
-    struct subscriber *subscriber;              /* pubsub.c; NULL: listens to nothing */
-    struct list held;                           /* lease/held.c: granted to this connection */
-    struct list places;                         /* lease/queue.c: it asked last for these */
+    const struct command *refused; /* to which what follows belongs, so that it is refused, too: a
+                                      MULTI, or a login that was refused as BUSY; or NULL */
+    struct subscriber *subscriber; /* pubsub.c; NULL: listens to nothing */
+    struct list held;              /* lease/held.c: granted to this connection */
+    struct list places;            /* lease/queue.c: it asked last for these */
 };
 
 /* No more commands; close once all is replied and sent. */

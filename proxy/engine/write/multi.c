@@ -27,6 +27,7 @@ static void multi_free(void *state)
 
 void multi_drop(struct session *session)
 {
+    session->refused = NULL;
     if (session->multi == NULL)
         return;
     multi_free(session->multi);
@@ -95,24 +96,28 @@ void multi_begin(struct request *request)
 {
     struct session *session = request->session;
 
-    if (session->multi != NULL) {
+    if (session->multi != NULL) { /* what follows must not join what was queued before */
+        session->exec_refused = true;
         request_fail(request, STK_ERR, "MULTI calls can not be nested");
         return;
     }
     session->multi = mem_zalloc(sizeof *session->multi);
     session->on_queued = queue;
     session->exec_refused = false;
+    session->refused = NULL;
     resp_simple(&request->reply, "OK");
     request_finish(request);
 }
 
 void multi_discard(struct request *request)
 {
-    if (request->session->multi == NULL) {
+    struct session *session = request->session;
+
+    if (session->multi == NULL && session->refused == NULL) {
         request_fail(request, STK_ERR, "DISCARD without MULTI");
         return;
     }
-    multi_drop(request->session);
+    multi_drop(session);
     resp_simple(&request->reply, "OK");
     request_finish(request);
 }
@@ -123,9 +128,13 @@ void multi_exec(struct request *request)
     struct multi *multi = session->multi;
 
     if (multi == NULL) {
-        request_fail(request, STK_ERR, "EXEC without MULTI");
+        request_fail(request, session->refused == NULL ? STK_ERR : STK_EXECABORT,
+                     session->refused == NULL ? "EXEC without MULTI"
+                                              : "MULTI was refused; nothing was applied");
+        session->refused = NULL;
         return;
     }
+    session->refused = NULL;
     request->state = multi; /* whose arguments the plan borrows */
     request->free_state = multi_free;
     session->multi = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* MULTI and EXEC, FENCEDALL, IDs and receipts, in virtual time. */
+#include "proxy/engine/session/session.h"
 #include "proxy/engine/write/plan.h"
 #include "tests/unit/engine/says.h"
 
@@ -93,6 +94,171 @@ TRANSACTION_TEST(transactions_do_not_nest_and_discard_drops)
     assert_says(world, 1, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
     world_disconnect(world, 1);
     assert_says(world, 1, "GET a", NIL);
+}
+
+/* What is sent behind it belongs to a transaction of its own. */
+TRANSACTION_TEST(a_nested_multi_spoils_the_transaction)
+{
+    assert_begins(world, 1, "MULTI\r\nFENCED 1 SET a x\r\nMULTI\r\nFENCED 1 SET b x\r\nEXEC",
+                  "+OK\r\n" QUEUED "-ERR MULTI calls can not be nested\r\n" QUEUED "-EXECABORT ");
+    assert_says(world, 1, "MGET a b", "*2\r\n" NIL NIL);
+}
+
+#define REFUSED "-EXECABORT MULTI was refused, and so is what follows it up to EXEC or DISCARD\r\n"
+
+TRANSACTION_TEST(what_follows_a_refused_multi_is_refused_up_to_exec)
+{
+    assert_says(world, 1, "MULTI x\r\nFENCED 1 SET a x\r\nINFO\r\nEXEC\r\nFENCED 1 SET b x",
+                "-ERR wrong number of arguments for 'multi' command\r\n" REFUSED REFUSED
+                "-EXECABORT MULTI was refused; nothing was applied\r\n+OK\r\n");
+    assert_says(world, 1, "GET a\r\nEXEC", NIL "-ERR EXEC without MULTI\r\n");
+}
+
+TRANSACTION_TEST(a_refused_multi_ends_with_discard_reset_or_its_repeat)
+{
+    static const char *const ends[] = {"DISCARD", "RESET", "MULTI\r\nEXEC"};
+    static const char *const said[] = {"+OK\r\n", "+RESET\r\n", "+OK\r\n*0\r\n"};
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        assert_begins(world, 1, "MULTI x", "-ERR ");
+        assert_says(world, 1, "GET a", REFUSED);
+        assert_says(world, 1, ends[i], said[i]);
+        assert_says(world, 1, "GET a", NIL);
+    }
+}
+
+/* However it is refused: before the login, or while the connection only listens. */
+TRANSACTION_TEST(a_refused_multi_is_not_forgotten_by_what_comes_in_between)
+{
+    assert_begins(world, 1, "SUBSCRIBE c", "*3\r\n");
+    assert_begins(world, 1, "MULTI", "-ERR Can't execute 'multi'");
+    assert_begins(world, 1, "UNSUBSCRIBE", "*3\r\n");
+    assert_says(world, 1, "FENCED 1 SET a x", REFUSED);
+    assert_begins(world, 1, "EXEC", "-EXECABORT ");
+    world_renew(world, &(struct engine_options){
+                           .acl = acl_without_file("secret", commands, commands_count)});
+    assert_says(world, 1, "MULTI\r\nAUTH secret\r\nGET a",
+                "-NOAUTH Authentication required.\r\n+OK\r\n" REFUSED);
+    assert_begins(world, 1, "EXEC", "-EXECABORT ");
+    assert_says(world, 1, "GET a", NIL);
+}
+
+/* A wrong DISCARD, EXEC or RESET must not leave a transaction that EXEC then applies. */
+TRANSACTION_TEST(a_refused_end_spoils_the_transaction)
+{
+    static const char *const ends[] = {"DISCARD x", "EXEC x", "RESET x"};
+
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        assert_says(world, 1, "MULTI\r\nFENCED 1 SET a x", "+OK\r\n" QUEUED);
+        assert_begins(world, 1, ends[i], "-ERR wrong number of arguments");
+        assert_begins(world, 1, "EXEC", "-EXECABORT ");
+        assert_says(world, 1, "GET a", NIL);
+    }
+}
+
+static void use_up_the_rate(struct world *world)
+{
+    world_pass(world, 2000);
+    for (int i = 0; i < 10; i++)
+        assert_says(world, 1, "PING", "+PONG\r\n");
+    assert_begins(world, 1, "PING", "-BUSY ");
+}
+
+TRANSACTION_TEST(a_transaction_over_the_rate_is_refused_whole)
+{
+    engine_reconfigure(world->engine, &(struct engine_options){.user_limits.rate = 10});
+    use_up_the_rate(world);
+    world_send_only(world, 1, "MULTI");
+    world_send_only(world, 1, "FENCED 1 SET a x");
+    world_settle(world);
+    assert_string_equal(world_received(world, 1),
+                        "+OK\r\n-BUSY too many commands: user 'default' may send 10 in a second "
+                        "(max-rate-per-user)\r\n");
+    world_pass(world, 1000);
+    assert_says(world, 1, "FENCED 1 SET b x", QUEUED);
+    assert_begins(world, 1, "EXEC", "-EXECABORT ");
+    assert_says(world, 1, "MGET a b", "*2\r\n" NIL NIL);
+}
+
+/* Unknown commands and errors are commands, too. */
+TRANSACTION_TEST(what_is_wrong_counts_for_the_rate)
+{
+    engine_reconfigure(world->engine, &(struct engine_options){.user_limits.rate = 10});
+    world_pass(world, 2000);
+    for (int i = 0; i < 5; i++) {
+        assert_begins(world, 1, "nosuch", "-ERR unknown command");
+        assert_begins(world, 1, "GET", "-ERR wrong number");
+    }
+    assert_begins(world, 1, "PING", "-BUSY ");
+    assert_begins(world, 1, "nosuch", "-BUSY ");
+    assert_begins(world, 1, "GET", "-BUSY ");
+}
+
+/* What a connection is, as far as its next commands depend on it. */
+static uint64_t state_of(const struct session *session)
+{
+    uint64_t hash = session->resp3 | (uint64_t)(session->subscriber != NULL) << 1 |
+                    (uint64_t)session->ending << 2 | (uint64_t)(session->multi != NULL) << 3;
+
+    return hash ^ ((uint64_t)(uintptr_t)session->rights << 8) ^
+           ((uint64_t)(uintptr_t)session->account << 16);
+}
+
+/* Send a command with as many of these words as it takes. Return whether the state has changed. */
+static bool changes_state(struct world *world, const struct command *command, const char *before,
+                          const char *word)
+{
+    size_t words = (size_t)(command->arity < 0 ? -command->arity : command->arity);
+    struct buf line = {0};
+
+    world_connect(world, 1);
+    for (const char *end; before[0] != '\0'; before = end + 1) {
+        end = strchr(before, ';');
+        buf_clear(&line);
+        buf_printf(&line, "%.*s", (int)(end - before), before);
+        buf_append(&line, "", 1);
+        world_call(world, 1, line.data);
+    }
+    buf_clear(&line);
+    buf_append_text(&line, command->name);
+    for (size_t i = 1; i < words || (i == 1 && word[0] != '\0' && command->arity < 0); i++)
+        buf_printf(&line, " %s", word[0] == '\0' ? "x" : word);
+    buf_append(&line, "", 1);
+    uint64_t was = state_of(world->clients[1].session);
+    world_call(world, 1, line.data);
+    bool changed = world->clients[1].closed || state_of(world->clients[1].session) != was;
+    world_disconnect(world, 1);
+    buf_free(&line);
+    return changed;
+}
+
+/* Each of the table is tried with some words, in some states. */
+TRANSACTION_TEST(all_that_changes_a_connections_state_is_never_refused_for_its_users_limits)
+{
+    static const char *const befores[] = {
+        "", "MULTI;", "SUBSCRIBE x;", "HELLO 3;", "PSUBSCRIBE x;", "AUTH root pw;", "AUTH a pw;"};
+    static const char *const words[] = {"", "3", "pw", "a pw"};
+    char why[ACL_WHY_SIZE];
+
+    for (size_t i = 0; i < commands_count; i++) {
+        bool changed = false;
+        for (size_t b = 0; b < sizeof befores / sizeof *befores; b++)
+            for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
+                if (strcmp(commands[i].name, "SHUTDOWN") == 0)
+                    continue; /* it is for the daemon */
+                world_renew(world,
+                            &(struct engine_options){
+                                .acl = acl_parse(bytes_of("user default on nopass ~* &* +@all\n"
+                                                          "user root on >pw ~* &* +@all\n"
+                                                          "user a on >pw ~* &* +@all\n"),
+                                                 commands, commands_count, why)});
+                changed |= changes_state(world, &commands[i], befores[b], words[w]);
+            }
+        bool flagged = commands[i].flags & COMMAND_STATE;
+        if (changed != flagged && strcmp(commands[i].name, "SELECT") != 0)
+            fail_msg("%s: it changes the state: %d; COMMAND_STATE: %d", commands[i].name, changed,
+                     flagged);
+    }
 }
 
 TRANSACTION_TEST(a_transaction_is_bounded)

@@ -32,6 +32,7 @@ Flow = Generator["Ask", List[Any], Any]
 BROKEN = (redis.ConnectionError, redis.TimeoutError, OSError)
 TTL_MS_MIN, TTL_MS_MAX = 10, 24 * 3600 * 1000
 PAUSE_MIN, PAUSE_MAX = 0.004, 0.256
+DISCARDED = "EXECABORT"  # EXEC's own error where a command before it was refused
 READS = frozenset("GET GETRANGE MGET STRLEN EXISTS TYPE HGET HMGET HGETALL HEXISTS HLEN HKEYS "
                   "HVALS HSTRLEN HSCAN".split())
 SQL_READS = frozenset(("SELECT", "WITH", "VALUES", "EXPLAIN"))
@@ -111,9 +112,11 @@ class Attempts:
             raise Denied(str(error)) from None
         return self.pause_when_busy(refusal)
 
-    def pause_when_busy(self, busy: Busy) -> float:
+    def pause_when_busy(self, busy: Busy, last: Any = None) -> float:
         """The same after the daemon said that it is busy, or stopping: this time nothing was
-        applied."""
+        applied. Of several replies the last one, a transaction's outcome, has to agree."""
+        if last is not None and not is_undone(last):
+            raise self.unanswered(busy)
         error = self.unanswered(busy) if self.unheard and self.ask.changes else busy
         if not self.ask.patient:
             raise error
@@ -136,6 +139,20 @@ class Attempts:
 
 def first_busy(replies: Sequence[Any]) -> Optional[Busy]:
     return next((reply for reply in replies if isinstance(reply, Busy)), None)
+
+
+def error_of(reply: redis.ResponseError) -> StockadeError:
+    """redis-py takes those codes off the text that it knows."""
+    if isinstance(reply, redis.exceptions.NoPermissionError):
+        return Denied(str(reply))
+    if isinstance(reply, redis.exceptions.ExecAbortError):
+        return Refused(f"{DISCARDED} {reply}")
+    return from_text(str(reply))
+
+
+def is_undone(outcome: Any) -> bool:
+    return isinstance(outcome, Busy) or (isinstance(outcome, Refused)
+                                         and str(outcome).startswith(DISCARDED))
 
 
 def checked(replies: Sequence[Any]) -> Any:

@@ -32,8 +32,7 @@ from stockade._flow import BROKEN, Ask, Attempts, Flow, Rows, SqlValue, Word, no
 from stockade._keeper import Keeper
 from stockade._lease import LIVE, LOST, LeaseBase
 from stockade._target import Target
-from stockade.errors import (Deadlock, Denied, Lost, Misuse, Stale, StockadeError, Unsure,
-                             from_text)
+from stockade.errors import Deadlock, Lost, Misuse, Stale, StockadeError, Unsure
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout as time_limit
@@ -268,7 +267,7 @@ class Stockade:
                 busy = _flow.first_busy(replies)
                 if busy is None:
                     return replies
-                pause = attempts.pause_when_busy(busy)
+                pause = attempts.pause_when_busy(busy, replies[-1])
             await asyncio.sleep(pause)
 
     def _take(self, ask: Ask) -> Tuple[Any, bool]:
@@ -292,9 +291,7 @@ async def _read(connection: Any) -> Any:
     try:
         return await connection.read_response()
     except redis.ResponseError as error:
-        if isinstance(error, redis.exceptions.NoPermissionError):
-            return Denied(str(error))
-        return from_text(str(error))
+        return _flow.error_of(error)
 
 
 async def _disconnect(connection: Any) -> None:

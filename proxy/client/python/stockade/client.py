@@ -21,7 +21,7 @@ from stockade._flow import BROKEN, Ask, Attempts, Flow, Rows, SqlValue, Word, no
 from stockade._keeper import Keeper
 from stockade._lease import LIVE, LOST, LeaseBase
 from stockade._target import Target
-from stockade.errors import Deadlock, Denied, Misuse, Stale, StockadeError, Unsure, from_text
+from stockade.errors import Deadlock, Misuse, Stale, StockadeError, Unsure
 
 log = logging.getLogger("stockade")
 
@@ -228,7 +228,7 @@ class Stockade:
                 busy = _flow.first_busy(replies)
                 if busy is None:
                     return replies
-                pause = attempts.pause_when_busy(busy)
+                pause = attempts.pause_when_busy(busy, replies[-1])
             time.sleep(pause)
 
     def _take(self, ask: Ask, attempts: Attempts) -> Tuple[Any, bool]:
@@ -265,9 +265,7 @@ def _read(connection: Any) -> Any:
     try:
         return connection.read_response()
     except redis.ResponseError as error:
-        if isinstance(error, redis.exceptions.NoPermissionError):
-            return Denied(str(error))
-        return from_text(str(error))
+        return _flow.error_of(error)
 
 
 def _close(pid: int, keeper: Keeper, idle: Deque[Any]) -> None:

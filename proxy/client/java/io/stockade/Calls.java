@@ -251,6 +251,9 @@ final class Calls {
                     if (kind == Kind.ONCE || !isBusy(replies)) {
                         return new Answer(replies, askedAt);
                     }
+                    if (!isUndone(replies.get(replies.size() - 1))) {
+                        throw unanswered(new IOException("the daemon is busy"));
+                    }
                     if (!rest()) {
                         if (unheard) {
                             throw unanswered(new IOException("the daemon is busy"));
@@ -313,6 +316,12 @@ final class Calls {
             return sent && kind != Kind.READ
                        ? new Unsure(why + "; it may have been applied", request.id())
                        : new Unreachable(why);
+        }
+
+        /** Of several replies the last one is the transaction's outcome. */
+        private static boolean isUndone(Object outcome) {
+            return outcome instanceof Decoder.ErrorReply error
+                && (error.is("BUSY") || error.is("EXECABORT"));
         }
 
         private static boolean isBusy(List<Object> replies) {
