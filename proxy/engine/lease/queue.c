@@ -40,7 +40,8 @@ struct place {
     struct list asks;         /* the commands behind it */
     bool busy;                /* its acquire is under way: for a command, or as a probe */
     bool missed;              /* the probe comes a second after its turn, which was not taken */
-    bool leaving;             /* to be dropped as soon as it is not busy */
+    bool leaving;             /* out of the line as soon as it is not busy; dropped, unless it was
+                                 asked for again by then */
     struct timer silence;
     struct timer turn; /* runs while it was told of its turn */
     uint16_t resource_len, id_len;
@@ -97,21 +98,28 @@ static void end_ask(struct queue_ask *ask, enum stk_error error, const char *rea
     ask->on_end(ask);
 }
 
-/* Free a place that is out of the table; commands that still wait for it are answered. */
-static void dispose(struct place *place)
+/* Answer the commands that still wait for it: null. */
+static void end_asks(struct place *place)
 {
-    struct engine *engine = place->acquire.engine;
     struct list *link;
 
-    if (place->acquire.waiter.line != NULL)
-        line_leave(&place->acquire.waiter, 0);
     while ((link = list_pop(&place->asks)) != NULL) {
         struct queue_ask *ask = list_entry(link, struct queue_ask, link);
-        if (engine->draining)
+        if (place->acquire.engine->draining)
             end_ask(ask, STK_BUSY, "the daemon is stopping; try again");
         else
             end_ask(ask, STK_OK, NULL);
     }
+}
+
+/* Free a place that is out of the table. */
+static void dispose(struct place *place)
+{
+    struct engine *engine = place->acquire.engine;
+
+    if (place->acquire.waiter.line != NULL)
+        line_leave(&place->acquire.waiter, 0);
+    end_asks(place);
     timer_stop(engine, &place->silence);
     timer_stop(engine, &place->turn);
     list_remove(&place->of_session);
@@ -124,10 +132,12 @@ static void drop(struct place *place)
     dispose(place);
 }
 
-/* Drop it, now or as soon as it is not busy. */
+/* Drop it, now or as soon as it is not busy. Who has asked for it so far gets null; who asks from
+ * now on stands at the end of the line. */
 static void leave(struct place *place)
 {
     place->leaving = true;
+    end_asks(place);
     if (!place->busy)
         drop(place);
 }
@@ -224,9 +234,13 @@ static void on_end(struct acquire *acquire)
         ask->place = stands && !ends ? line_place(&acquire->waiter) : 0;
         end_ask(ask, acquire->error, acquire->reason);
     }
-    if (ends || (!stands && list_empty(&place->asks)))
+    bool asked_again = !list_empty(&place->asks);
+    if (place->leaving && asked_again && acquire->waiter.line != NULL)
+        line_leave(&acquire->waiter, 0); /* to its end */
+    place->leaving = false;
+    if (engine->draining || (!asked_again && (ends || !stands)))
         drop(place);
-    else if (!list_empty(&place->asks))
+    else if (asked_again)
         answer_next(place);
     else if (acquire->is_free && place->missed)
         line_pass_over(&acquire->waiter);
@@ -303,7 +317,7 @@ bool queue_leave(struct engine *engine, struct bytes resource, struct bytes id)
 {
     struct place *place = find(engine, resource, id);
 
-    if (place == NULL || place->leaving)
+    if (place == NULL || (place->leaving && list_empty(&place->asks)))
         return false;
     leave(place);
     return true;

@@ -144,6 +144,22 @@ EITHER_TEST(two_asks_at_once_for_one_place_are_both_answered)
     assert_says(world, 3, "RELEASE k 2", ":0\r\n");
 }
 
+/* All in one pipeline: the place is left while its first ask is under way. */
+EITHER_TEST(who_leaves_the_line_and_asks_again_stands_at_its_end)
+{
+    assert_says(world, 1, "ACQUIRE k 60000", GRANTED(1));
+    assert_says(world, 2, ASK("a") "\r\nDEQUEUE k a\r\n" ASK("a"), NOBODY ":1\r\n" QUEUED(1));
+    assert_says(world, 3, ASK("b"), QUEUED(2));
+    assert_says(world, 2, ASK("a") "\r\nDEQUEUE k a\r\n" ASK("a") "\r\nDEQUEUE k a\r\n" ASK("a"),
+                NOBODY ":1\r\n" NOBODY ":1\r\n" QUEUED(2));
+    assert_says(world, 2, ASK("a") "\r\n" ASK("a") "\r\nDEQUEUE k a\r\nDEQUEUE k a",
+                NOBODY NOBODY ":1\r\n:0\r\n");
+    assert_says(world, 3, ASK("b"), QUEUED(1));
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_says(world, 2, ASK("a") "\r\nDEQUEUE k a\r\n" ASK("a"), NOBODY ":1\r\n" QUEUED(2));
+    assert_says(world, 3, ASK("b"), GRANTED(2));
+}
+
 EITHER_TEST(leaving_the_line)
 {
     assert_says(world, 1, "ACQUIRE k 60000", GRANTED(1));
