@@ -49,7 +49,9 @@ struct lease_record {
     int64_t age_ms;     /* so long ago at least it was granted or renewed; 0: may be just now */
     int64_t ttl_ms;     /* as granted or last renewed */
     int64_t holds;      /* entries of the owner that were not released */
-    int64_t connection; /* the one that took it last, by its number at its daemon */
+    int64_t connection; /* the one that took it last, by its number at its daemon; 0: none */
+    bool ephemeral;     /* it ends with that connection */
+    int64_t written_ms; /* so long ago the row was written, by the store's time */
     char nonce[LEASE_NONCE_LEN + 1];
 };
 

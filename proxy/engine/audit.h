@@ -25,6 +25,9 @@
     X(GRANT, "grant")               /* `reason`: "ttl_ms=N owner=OWNER" */                         \
     X(RELEASE, "release")           /* `reason`: released, expired, taken, given back */           \
     X(REVOKE, "revoke")             /* `reason`: what was given, or revoked */                     \
+    X(RESUME, "resume")             /* a renewal: "taken back ttl_ms=N owner=OWNER" where the      \
+                                       lease had expired, "taken in ..." where it was granted by   \
+                                       another daemon or before this start */                      \
     X(REFUSED, "refused")           /* by the token rule or a guard; `reason`: the command */      \
     X(DENIED, "denied")             /* for want of a right; `reason`: the command */               \
     X(ADMIN, "admin")               /* an administrator's command; `reason`: its name */           \
@@ -54,7 +57,9 @@ struct audit_note {
 
 #define AUDIT_BIT(event) (1u << (event))
 /* What becomes of leases. */
-#define AUDIT_LEASES (AUDIT_BIT(AUDIT_GRANT) | AUDIT_BIT(AUDIT_RELEASE) | AUDIT_BIT(AUDIT_REVOKE))
+#define AUDIT_LEASES                                                                               \
+    (AUDIT_BIT(AUDIT_GRANT) | AUDIT_BIT(AUDIT_RELEASE) | AUDIT_BIT(AUDIT_REVOKE) |                 \
+     AUDIT_BIT(AUDIT_RESUME))
 
 /* How long an answer waits for its event to be on disk. Then the connection is closed, or the page
  * gets an error. */

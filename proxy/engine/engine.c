@@ -52,6 +52,7 @@ struct engine *engine_new(const struct engine_options *options)
     engine->started_ms = engine_read_clock_us(engine) / 1000;
     engine->started_wall_us = clock_wall_us(options->clock);
     held_init(engine);
+    release_init(engine);
     queue_init(engine);
     engine->history = history_new(options->history_max, options->clock);
     engine->notes = notes_new(engine);
@@ -75,6 +76,7 @@ void engine_free(struct engine *engine)
 {
     engine->draining = true; /* who leaves the line wakes nobody */
     held_free(engine);
+    release_free(engine);
     queue_free(engine);
     check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
     check(engine->replies.bytes == 0 && engine->reads_weight == 0);

@@ -79,7 +79,8 @@ struct engine {
     uint64_t leases_changes;
     size_t waiters;      /* of these, have been denied once and wait for their turn */
     struct table places; /* lease/queue.c: those of ACQUIRE ... QUEUE */
-    struct table held;   /* lease/held.c: leases that were granted and have not ended */
+    struct table held;   /* lease/held.c: leases that were confirmed here and have not ended */
+    struct list owed;    /* lease/release.c: those that could not be released so far */
     int64_t behind_said_ms;
 
     struct sweeper *sweeper; /* sweep.c */

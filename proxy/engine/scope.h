@@ -18,4 +18,13 @@ static inline struct bytes scope_name(struct bytes scoped)
     return mark == NULL ? scoped : (struct bytes){scoped.data, (size_t)(mark - scoped.data)};
 }
 
+/* The user whose it is; empty: that of `default`. */
+static inline struct bytes scope_user(struct bytes scoped)
+{
+    size_t name_len = scope_name(scoped).len;
+    return name_len == scoped.len
+               ? (struct bytes){"", 0}
+               : (struct bytes){scoped.data + name_len + 1, scoped.len - name_len - 1};
+}
+
 #endif

@@ -77,7 +77,7 @@ static const struct rule {
      " || quote(connection) || ', and ' || typeof(owner) || ' of ' || length(owner)"
      " || ' bytes for an owner' FROM stockade_resource"
      " WHERE typeof(ttl_ms) <> 'integer' OR ttl_ms NOT BETWEEN 0 AND 86400000"
-     " OR typeof(connection) <> 'integer' OR connection < 0 OR anonymous NOT IN (0, 1)"
+     " OR typeof(connection) <> 'integer' OR anonymous NOT IN (0, 1)"
      " OR typeof(owner) <> 'blob' OR length(owner) > 512"},
     {"fence", 1,
      "SELECT name, 'it was granted in session ' || quote(session) || ', which has not been'"

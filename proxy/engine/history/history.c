@@ -276,6 +276,24 @@ void history_renewed(struct history_grant *grant, int64_t until_clock_ms)
         grant->until_clock_ms = until_clock_ms;
 }
 
+bool history_resumed(struct history *history, struct bytes resource, int64_t token,
+                     int64_t until_clock_ms, struct history_grant **reference)
+{
+    struct history_grant *grant = history_find(history, resource, token);
+
+    if (grant == NULL)
+        return false;
+    grant->end = HISTORY_RUNS;
+    grant->ended_ms = grant->ended_clock_ms = 0;
+    grant->until_clock_ms = until_clock_ms;
+    grant->reference = reference;
+    *reference = grant;
+    history->grants.bytes -= grant->reason.len;
+    grant->size -= grant->reason.len;
+    buf_free(&grant->reason);
+    return true;
+}
+
 enum history_end history_taken(const struct history *history, const struct history_grant *grant)
 {
     bool is_over =

@@ -78,6 +78,9 @@ void history_granted(struct history *history, struct bytes resource, int64_t tok
                      struct history_grant **reference);
 /* It was renewed. NULL, here and below: the grant has made room already, and nothing happens. */
 void history_renewed(struct history_grant *grant, int64_t until_clock_ms);
+/* The end that was noted of this token's grant was none: it lives on. False: it is not kept. */
+bool history_resumed(struct history *history, struct bytes resource, int64_t token,
+                     int64_t until_clock_ms, struct history_grant **reference);
 /* What HISTORY_TAKEN would be now: an expiry, once the lease's time is over. */
 enum history_end history_taken(const struct history *history, const struct history_grant *grant);
 /* Note how it ended; call it once. An expiry is noted as of when the lease's time was over.

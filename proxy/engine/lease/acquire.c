@@ -184,14 +184,16 @@ static void end_granted(struct acquire *acquire, int64_t left_ms)
 
     leave(acquire, left_ms);
     grant->resource = acquire->resource;
+    grant->account = acquire->account;
+    grant->this_run = acquire->record.this_run;
     grant->token = acquire->call.answer_token;
     grant->left_ms = left_ms;
     grant->ttl_ms = acquire->ttl_ms;
     grant->until_ms = acquire->call.answer_until_ms;
-    grant->session = acquire->session;
+    grant->session = grant->holder = acquire->session;
     grant->ephemeral = acquire->options.ephemeral;
-    held_granted(acquire->engine, grant);
-    if (grant->reentered)
+    (void)held_confirmed(acquire->engine, grant);
+    if (grant->by == GRANT_ENTRY)
         counters->leases_reentered++;
     else
         counters->leases_granted++;
@@ -416,6 +418,12 @@ static enum stk_error retire_unseen(struct acquire *acquire, struct store_txn *t
     return error == STK_OK ? read_again(acquire, txn) : error;
 }
 
+/* The connection, as the row has it. */
+static int64_t row_connection(const struct acquire *acquire)
+{
+    return acquire->options.ephemeral ? -acquire->connection : acquire->connection;
+}
+
 static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn)
 {
     int64_t token = acquire->call.answer_token, holds = 1;
@@ -427,7 +435,8 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
     bool has_receipt = false, repeats = acquire->repeats;
     enum stk_error error = txn_resource(txn, acquire->resource, row);
 
-    acquire->recorded = acquire->entered = grant->reentered = acquire->is_ahead = false;
+    acquire->recorded = acquire->entered = acquire->is_ahead = false;
+    grant->by = GRANT_NEW;
     if (error == STK_OK && id.len > 0 && row->id != 0)
         error = txn_receipt(txn, row, id, &has_receipt, &receipt);
     if (error != STK_OK)
@@ -450,7 +459,7 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
         acquire->entered = acquire->is_new;
         if (acquire->entered)
             return STK_OK; /* a twin with the same value was quicker: the lease is its own */
-        grant->reentered = true;
+        grant->by = GRANT_ENTRY;
         holds = lease.holds + !repeats;
     } else {
         if (!fence_admits(&row->fence, token))
@@ -467,14 +476,14 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
                            .holds = holds,
                            .ttl_ms = acquire->ttl_ms,
                            .session = acquire->run,
-                           .connection = acquire->connection};
+                           .connection = row_connection(acquire)};
     error = txn_fence_put(txn, row, &lease);
     /* For a repeat of this request: with the TTL that it had at first. */
     if (error == STK_OK && id.len > 0 && !has_receipt && !acquire->of_basket)
         error = lease_remember_grant(txn, row, id, acquire->fingerprint, token, acquire->ttl_ms);
     if (error == STK_OK && acquire->by_value)
         error = lock_value_remember(txn, row, scope_name(grant->owner), token);
-    acquire->counted = !repeats || !grant->reentered;
+    acquire->counted = !repeats || grant->by == GRANT_NEW;
     acquire->recorded = error == STK_OK;
     return error;
 }
@@ -613,7 +622,7 @@ static void give_back(struct acquire *acquire)
         .resource = acquire->resource,
         .token = acquire->call.answer_token,
         .session = acquire->run,
-        .connection = acquire->connection,
+        .connection = row_connection(acquire),
         .own_only = has_repeats,
         .grant_id = has_repeats ? acquire->options.id : (struct bytes){"", 0},
         .value = acquire->by_value ? scope_name(acquire->grant.owner) : (struct bytes){"", 0},
@@ -728,17 +737,20 @@ static const struct waiter_events waiter_events = {.on_turn = on_turn,
 
 static void make_owner(struct acquire *acquire)
 {
-    struct bytes *owner = &acquire->grant.owner;
+    struct bytes *owner = &acquire->grant.owner, user = bytes_of(account_name(acquire->account));
 
     *owner = acquire->options.owner;
-    acquire->anonymous = owner->len == 0;
-    if (acquire->anonymous) {
-        chance_hex(acquire->engine->options.chance, acquire->nonce, LEASE_NONCE_LEN);
-        *owner = (struct bytes){acquire->nonce, LEASE_NONCE_LEN};
-    } else {
-        lease_nonce(*owner, false, acquire->nonce);
+    acquire->anonymous = owner->len == 0 && bytes_equal(user, bytes_of(ACL_DEFAULT_USER));
+    if (owner->len == 0) {
+        chance_hex(acquire->engine->options.chance, acquire->generated, LEASE_NONCE_LEN);
+        *owner = (struct bytes){acquire->generated, LEASE_NONCE_LEN};
     }
-    memcpy(acquire->call.nonce, acquire->nonce, sizeof acquire->call.nonce);
+    if (acquire->options.owner.len == 0 && !acquire->anonymous) { /* whose it is, the row tells */
+        acquire->generated[owner->len++] = SCOPE_MARK;
+        memcpy(acquire->generated + owner->len, user.data, user.len);
+        owner->len += user.len;
+    }
+    lease_nonce(*owner, acquire->anonymous, acquire->call.nonce);
 }
 
 static void begin(struct acquire *acquire)

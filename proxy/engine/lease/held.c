@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The leases that this daemon has granted and not seen end: who has to be told when one is lost,
- * and which ones end with their connection. Nothing is decided here: the lease service says whether
- * a lease is over, and the store whether its token is good.
+/* The leases that this daemon watches: who has to be told when one is lost, and which ones end with
+ * their connection. Nothing is decided here: the lease service says whether a lease is over, and
+ * the store whether its token is good.
  *
- *   granted ──▶ held ──timer, news──▶ asking the service ──held still──▶ held
- *                │                            └──free, another's──▶ expired, or ended elsewhere
- *                └──released, revoked, granted to another──▶ gone */
+ *   confirmed ──▶ held ──timer, news──▶ asking the service ──held still──▶ held
+ *     ▲            │                            └──free, another's──▶ expired, or ended elsewhere
+ *     │            └──released, revoked, granted to another──▶ gone          │
+ *     └──────────────────────────── taken back by a renewal ─────────────────┘
+ *
+ * Invariant: each lease that the store and the lease service have confirmed here last is held until
+ * its end was seen. So whoever confirms one, in whatever way, ends in held_confirmed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,6 +272,8 @@ static void set_until(struct held *held, int64_t ttl_ms)
 
 static void set_holder(struct held *held, struct session *session)
 {
+    if (session == NULL)
+        return;
     list_remove(&held->of_session);
     list_append(&session->held, &held->of_session);
     held->holder = session;
@@ -293,74 +299,101 @@ static void warn_counter_ahead(struct engine *engine, const struct grant *grant)
              log_quoted(grant->resource, name, sizeof name), (long long)grant->token - 1);
 }
 
-static void audit_grant(const struct grant *grant)
+/* Was it known here once, and its end told of? */
+static bool is_taken_back(const struct grant *grant)
 {
-    char reason[64 + RESOURCE_NAME_MAX];
-    struct bytes owner = scope_name(grant->owner);
-
-    if (grant->session->engine->options.audit.note == NULL)
-        return;
-    size_t len = (size_t)snprintf(reason, 64, "ttl_ms=%lld owner=", (long long)grant->ttl_ms);
-
-    memcpy(reason + len, owner.data, owner.len);
-    session_audit(grant->session, (struct audit_note){.event = AUDIT_GRANT,
-                                                      .token = grant->token,
-                                                      .resource = grant->resource,
-                                                      .reason = {reason, len + owner.len}});
+    return grant->by != GRANT_NEW && grant->this_run;
 }
 
-void held_granted(struct engine *engine, const struct grant *grant)
+/* Tell the audit that the lease is watched from now on. */
+static void audit_beginning(struct engine *engine, const struct grant *grant)
+{
+    char reason[80 + RESOURCE_NAME_MAX];
+    struct bytes owner = scope_name(grant->owner);
+    bool resumes = grant->by == GRANT_RENEWAL || is_taken_back(grant);
+    const char *how = !resumes ? "" : is_taken_back(grant) ? "taken back " : "taken in ";
+
+    if (engine->options.audit.note == NULL)
+        return;
+    size_t len =
+        (size_t)snprintf(reason, 80, "%sttl_ms=%lld owner=", how, (long long)grant->ttl_ms);
+    memcpy(reason + len, owner.data, owner.len);
+    struct audit_note note = {.event = resumes ? AUDIT_RESUME : AUDIT_GRANT,
+                              .token = grant->token,
+                              .user = bytes_of(account_name(grant->account)),
+                              .resource = grant->resource,
+                              .reason = {reason, len + owner.len}};
+    if (grant->session != NULL)
+        session_audit(grant->session, note);
+    else
+        (void)audit_tell(&engine->options.audit, &note);
+}
+
+static struct held *add(struct engine *engine, const struct grant *grant)
+{
+    struct bytes owner = scope_name(grant->owner);
+    struct held *held = mem_zalloc(offsetof(struct held, bytes) + grant->resource.len + owner.len);
+
+    held->account = account_keep(grant->account);
+    account_add(held->account, ACCOUNT_LEASES);
+    held->timer.fire = on_timer;
+    held->token = grant->token;
+    held->granted_ms = clock_wall_us(engine->options.clock) / 1000 - grant->age_ms;
+    held->name_len = (uint16_t)grant->resource.len;
+    held->owner_len = (uint16_t)owner.len;
+    memcpy(held->bytes, grant->resource.data, grant->resource.len);
+    memcpy(held->bytes + held->name_len, owner.data, owner.len);
+    list_init(&held->of_session);
+    table_add(&engine->held, &held->node);
+    return held;
+}
+
+/* It was not known: since when it is held, and what was told of its end, if anything. */
+static void begin(struct held *held, const struct grant *grant)
+{
+    struct engine *engine = engine_of(held);
+    struct history *history = engine->history;
+
+    if (history_resumed(history, grant->resource, grant->token, held->until_ms, &held->entry))
+        held->granted_ms = held->entry->granted_ms;
+    else if (grant->by != GRANT_RENEWAL)
+        history_granted(history, grant->resource, grant->token, grant->ttl_ms, grant->until_ms,
+                        scope_name(grant->owner), session_client(grant->holder), &held->entry);
+    audit_beginning(engine, grant);
+    if (is_taken_back(grant))
+        publish(held, EVENT_RESUMED, BYTES_LITERAL(""));
+}
+
+bool held_confirmed(struct engine *engine, const struct grant *grant)
 {
     struct held *held = find(engine, grant->resource);
-    struct bytes owner = scope_name(grant->owner);
+    bool renewed = grant->by == GRANT_RENEWAL;
 
-    if (held != NULL && held->token != grant->token) {
+    if (held != NULL && held->token > grant->token)
+        return true; /* it has ended since */
+    bool is_known = held != NULL && held->token == grant->token;
+    if (!is_known && grant->owner.len == 0)
+        return false;
+    if (!is_known && held != NULL)
         expire(held, true);
-        held = NULL;
+    if (!is_known)
+        held = add(engine, grant);
+    if (!renewed) {
+        if (grant->lock_client != NULL && held->lock_client == NULL)
+            lock_client_took(grant->lock_client);
+        held->lock_client = grant->lock_client;
     }
-    bool is_known = held != NULL;
-    if (held == NULL) {
-        held = mem_zalloc(offsetof(struct held, bytes) + grant->resource.len + owner.len);
-        held->account = account_keep(grant->session->account);
-        account_add(held->account, ACCOUNT_LEASES);
-        held->timer.fire = on_timer;
-        held->token = grant->token;
-        held->granted_ms = clock_wall_us(engine->options.clock) / 1000;
-        held->name_len = (uint16_t)grant->resource.len;
-        held->owner_len = (uint16_t)owner.len;
-        memcpy(held->bytes, grant->resource.data, grant->resource.len);
-        memcpy(held->bytes + held->name_len, owner.data, owner.len);
-        list_init(&held->of_session);
-        table_add(&engine->held, &held->node);
-    }
-    if (grant->lock_client != NULL && held->lock_client == NULL)
-        lock_client_took(grant->lock_client);
-    held->lock_client = grant->lock_client;
-    held->ephemeral = grant->ephemeral;
-    set_holder(held, grant->session);
+    if (!renewed || !is_known)
+        held->ephemeral = grant->ephemeral;
+    if (!renewed || !is_known || !held->ephemeral) /* else it goes with the one that it has */
+        set_holder(held, grant->holder);
     set_until(held, grant->left_ms);
     if (!is_known)
-        history_granted(engine->history, grant->resource, grant->token, grant->ttl_ms,
-                        grant->until_ms, owner, session_client(grant->session), &held->entry);
+        begin(held, grant);
     warn_counter_ahead(engine, grant);
-    if (!is_known)
-        audit_grant(grant);
-    if (!grant->reentered)
+    if (grant->by == GRANT_NEW)
         publish(held, EVENT_GRANTED, BYTES_LITERAL(""));
-}
-
-void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t left_ms,
-                  struct session *notified)
-{
-    struct held *held = find(engine, resource);
-
-    if (notified != NULL)
-        notified->notified = true;
-    if (held == NULL || held->token != token)
-        return;
-    set_until(held, left_ms);
-    if (notified != NULL && !held->ephemeral) /* else it goes with the connection that it has */
-        set_holder(held, notified);
+    return true;
 }
 
 void held_presented(struct engine *engine, struct bytes resource, int64_t token)

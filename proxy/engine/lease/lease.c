@@ -28,6 +28,17 @@ uint64_t lease_fingerprint(const char *command, struct bytes owner)
     return XXH3_64bits_withSeed(owner.data, owner.len, XXH3_64bits(command, strlen(command)));
 }
 
+struct session *lease_connection(struct engine *engine, const struct lease_record *record)
+{
+    for (struct list *at = engine->sessions.next;
+         record->this_run && record->connection != 0 && at != &engine->sessions; at = at->next) {
+        struct session *session = list_entry(at, struct session, link);
+        if ((int64_t)session->id == record->connection)
+            return session;
+    }
+    return NULL;
+}
+
 enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool writes,
                             struct bytes resource, store_run *run, store_done *done)
 {
@@ -67,7 +78,10 @@ enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t 
     record->change = lease.change;
     record->ttl_ms = lease.ttl_ms;
     record->holds = lease.holds;
-    record->connection = lease.connection;
+    record->ephemeral = lease.connection < 0;
+    record->connection = record->ephemeral ? -lease.connection : lease.connection;
+    record->written_ms =
+        txn_now_ms(txn) > lease.changed_ms ? txn_now_ms(txn) - lease.changed_ms : 0;
     lease_nonce(lease.owner, lease.anonymous, record->nonce);
     if (owner != NULL) {
         buf_clear(owner);

@@ -43,6 +43,9 @@ command_start acquire_abandon, acquire_all_abandon;
  * XXH3 of it; a generated owner is already such a nonce. Two named owners with one nonce would take
  * each other's lock, never each other's token: the store compares the names. */
 void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN + 1]);
+/* Return the connection that took the lease last, where it is one of this daemon's and still open;
+ * else NULL. */
+struct session *lease_connection(struct engine *engine, const struct lease_record *record);
 /* What a receipt remembers of a lease command besides its resource. */
 uint64_t lease_fingerprint(const char *command, struct bytes owner);
 /* Read a resource's row, and of its newest grant what a lease service may have to know. On the
@@ -120,16 +123,29 @@ void elsewhere_await(struct engine *engine, struct bytes resource, int64_t token
 /* The store's news that a resource is free, see store_listen. `context` is the engine. */
 void elsewhere_on_freed(void *context, struct bytes resource);
 
-/* held.c: the leases that this daemon has granted and not seen end. */
+/* held.c: the leases that this daemon was the last to confirm, as far as it knows, and has not seen
+ * end. */
 
-/* A lease as it was granted. */
+/* How a lease was confirmed. */
+enum grant_by {
+    GRANT_NEW,     /* its token is new */
+    GRANT_ENTRY,   /* its owner had this very lease already: entered again, or a repeat */
+    GRANT_RENEWAL, /* its holder lives */
+};
+
+/* A lease as the store and the lease service have confirmed it just now. */
 struct grant {
-    struct bytes resource, owner;
+    enum grant_by by;
+    struct bytes resource, owner;    /* a renewal, of a lease that is known: no owner */
     int64_t token, left_ms, ttl_ms;  /* ttl_ms: as it was asked for */
     int64_t until_ms;                /* by the clock; left_ms is what a client is told */
-    struct session *session;         /* whose connection holds it */
+    int64_t age_ms;                  /* so long ago it was granted, or a little longer */
+    struct account *account;         /* whose it is; borrowed */
+    struct session *session;         /* that asked; NULL: gone */
+    struct session *holder;          /* whose connection holds it from now on; NULL: none, or a
+                                        renewal that changes nothing about that */
     bool ephemeral;                  /* it ends with that connection */
-    bool reentered;                  /* the owner had this very lease already */
+    bool this_run;                   /* the store says that it was confirmed here before */
     bool counter_ahead;              /* the row is new, and the token not the first one */
     struct lock_client *lock_client; /* took it by a lock key; NULL: nobody did */
 };
@@ -158,10 +174,10 @@ bool held_find(struct engine *engine, struct bytes resource, struct held_shown *
 
 void held_init(struct engine *engine);
 void held_free(struct engine *engine);
-void held_granted(struct engine *engine, const struct grant *grant);
-/* `notified`, where it is not NULL, is told of the loss from now on, in RESP2, too. */
-void held_renewed(struct engine *engine, struct bytes resource, int64_t token, int64_t left_ms,
-                  struct session *notified);
+/* From now on this daemon watches the lease, whatever it knew of it: every way in which a lease is
+ * confirmed ends here. False: it does not know the lease, and the grant does not say whose it is.
+ */
+bool held_confirmed(struct engine *engine, const struct grant *grant);
 struct release;
 /* The token was retired here. */
 void held_released(const struct release *release);
@@ -219,6 +235,13 @@ void release_start(struct release *release);
 /* A connection is gone: its ephemeral leases end. */
 void release_session_closed(struct session *session);
 
+/* Nobody is left who could release this lease, and it has to end: try until that is done, or its
+ * time is over. `connection` is the one that it is tied to. */
+void release_owe(struct engine *engine, struct bytes resource, int64_t token, uint64_t connection,
+                 int64_t until_ms);
+void release_init(struct engine *engine);
+void release_free(struct engine *engine);
+
 /* renew.c: the holder's lease lives on. */
 
 struct renewal {
@@ -237,8 +260,9 @@ struct renewal {
 
     /* Its own. */
     unsigned rounds;
-    int64_t run;      /* store_session() */
-    int64_t dated_ms; /* the row is written where it was written longer ago than this */
+    struct stranger *stranger; /* NULL: the daemon knows the lease */
+    int64_t run;               /* store_session() */
+    int64_t dated_ms;          /* the row is written where it was written longer ago than this */
     enum stk_error verdict;
     struct resource row;
     struct lease_record record;
@@ -312,7 +336,7 @@ struct acquire {
     /* Its own. */
     struct waiter waiter;
     struct timer deadline;
-    char nonce[LEASE_NONCE_LEN + 1];
+    char generated[LEASE_NONCE_LEN + 1 + ACL_USER_MAX]; /* an owner, with its user */
     bool anonymous;
     struct buf owner;        /* of a repeat: as whom it was granted */
     int64_t run, connection; /* for the row: the store's session, this client's id */

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/arguments.h"
@@ -194,40 +195,125 @@ void release_start(struct release *release)
         end_unchanged(release);
 }
 
-/* EPHEMERAL: a lease that goes with its connection. */
+/* Leases that nobody is left to release. */
 
-struct closing {
+enum { OWED_FIRST_MS = 20, OWED_MAX_MS = 1000 };
+
+/* One that has to end. It is tried at once, and where the store takes nothing now (a row is locked,
+ * the database is away, its queue is full), again and again, less and less often. */
+struct owed {
     struct release release;
-    struct buf name;
+    struct list in_engine; /* engine->owed, where it has failed */
+    struct timer again;
+    int64_t pause_ms, until_ms;
+    size_t name_len;
+    char name[];
 };
 
-static void on_closed(struct release *release)
+static void owed_free(struct owed *owed)
 {
-    struct closing *closing = list_entry(release, struct closing, release);
+    timer_stop(owed->release.engine, &owed->again);
+    list_remove(&owed->in_engine);
+    free(owed);
+}
+
+/* Is it held still, as far as is known here? Somebody may have renewed it. */
+static bool is_owed_still(struct owed *owed)
+{
+    struct engine *engine = owed->release.engine;
+    struct held_shown held;
+
+    if (held_find(engine, owed->release.resource, &held) && held.token == owed->release.token)
+        owed->until_ms = held.until_ms;
+    return engine_now_ms(engine) < owed->until_ms;
+}
+
+static void try_again_later(struct owed *owed)
+{
+    struct engine *engine = owed->release.engine;
+    const char *why = owed->release.error == STK_BUSY ? "it has too much to do"
+                      : owed->release.op.why != NULL  ? owed->release.op.why
+                                                      : "it failed";
+
+    if (list_empty(&engine->owed)) /* and not of each one, for there may be thousands */
+        log_warn(engine->options.log,
+                 "the store cannot release leases whose connection has closed: %s; they are tried "
+                 "again until they are released or their time is over",
+                 why);
+    if (list_empty(&owed->in_engine))
+        list_append(&engine->owed, &owed->in_engine);
+    timer_set(engine, &owed->again, engine_now_ms(engine) + owed->pause_ms);
+    owed->pause_ms = owed->pause_ms * 2 < OWED_MAX_MS ? owed->pause_ms * 2 : OWED_MAX_MS;
+}
+
+static void on_owed_end(struct release *release)
+{
+    struct owed *owed = list_entry(release, struct owed, release);
     struct engine *engine = release->engine;
 
     engine->requests_open--;
     engine->counters.leases_released += release->error == STK_OK && release->ended;
-    buf_free(&closing->name);
-    free(closing);
+    if (release->error != STK_OK && is_owed_still(owed))
+        try_again_later(owed);
+    else
+        owed_free(owed);
 }
 
+static void try_owed(struct owed *owed)
+{
+    owed->release.engine->requests_open++;
+    release_start(&owed->release);
+}
+
+static void on_again(struct timer *timer)
+{
+    struct owed *owed = list_entry(timer, struct owed, again);
+
+    if (is_owed_still(owed))
+        try_owed(owed);
+    else
+        owed_free(owed);
+}
+
+void release_owe(struct engine *engine, struct bytes resource, int64_t token, uint64_t connection,
+                 int64_t until_ms)
+{
+    struct owed *owed = mem_zalloc(sizeof *owed + resource.len);
+
+    memcpy(owed->name, resource.data, resource.len);
+    owed->name_len = resource.len;
+    owed->pause_ms = OWED_FIRST_MS;
+    owed->until_ms = until_ms;
+    owed->again.fire = on_again;
+    list_init(&owed->in_engine);
+    owed->release = (struct release){.engine = engine,
+                                     .kind = RELEASE_ALL,
+                                     .resource = {owed->name, owed->name_len},
+                                     .token = token,
+                                     .session = store_session(engine->options.store),
+                                     .connection = -(int64_t)connection,
+                                     .own_only = true,
+                                     .on_end = on_owed_end};
+    try_owed(owed);
+}
+
+void release_init(struct engine *engine)
+{
+    list_init(&engine->owed);
+}
+
+void release_free(struct engine *engine)
+{
+    struct list *link;
+
+    while ((link = list_pop(&engine->owed)) != NULL)
+        owed_free(list_entry(link, struct owed, in_engine));
+}
+
+/* EPHEMERAL: a lease that goes with its connection. */
 static void close_lease(struct session *session, struct bytes resource, int64_t token)
 {
-    struct engine *engine = session->engine;
-    struct closing *closing = mem_zalloc(sizeof *closing);
-
-    buf_append_bytes(&closing->name, resource);
-    closing->release = (struct release){.engine = engine,
-                                        .kind = RELEASE_ALL,
-                                        .resource = buf_bytes(&closing->name),
-                                        .token = token,
-                                        .session = store_session(engine->options.store),
-                                        .connection = (int64_t)session->id,
-                                        .own_only = true,
-                                        .on_end = on_closed};
-    engine->requests_open++;
-    release_start(&closing->release);
+    release_owe(session->engine, resource, token, session->id, engine_now_ms(session->engine));
 }
 
 void release_session_closed(struct session *session)

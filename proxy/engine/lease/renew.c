@@ -9,42 +9,107 @@
  *   expired and nobody has it. The store confirms that no release or revoke came first; where one
  *   did, the lock is let go again.
  * - What is told is what is left at the end. A lease that is over by then is renewed once more, as
- *   long as nobody has taken it, at most ROUNDS_MAX times. */
+ *   long as nobody has taken it, at most ROUNDS_MAX times.
+ * - One that this daemon does not know (it had expired, or is of another daemon or an earlier run)
+ * is watched from then on, and so counts among its user's. Who may have no more is told BUSY,
+ * unless the lease is live: then it takes nothing from anybody. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
 
 #define ROUNDS_MAX 3
+
+/* What is found out of a lease that the daemon does not know. */
+struct stranger {
+    struct buf owner;
+    struct account *account; /* the owner's user's; NULL: not known yet */
+    bool reserved;           /* one of its leases is to be this one */
+    char why[ACCOUNT_WHY_SIZE];
+};
 
 static struct renewal *renewal_of(struct store_op *op)
 {
     return list_entry(op, struct renewal, op);
 }
 
+static void unreserve(struct stranger *stranger)
+{
+    if (stranger->reserved)
+        account_give(stranger->account, ACCOUNT_LEASES);
+    stranger->reserved = false;
+}
+
 static void end(struct renewal *renewal, enum stk_error error, const char *reason)
 {
+    struct stranger *stranger = renewal->stranger;
+
     renewal->error = error;
     renewal->reason = reason;
     renewal->lost |= error == STK_STALE;
-    renewal->on_end(renewal);
+    renewal->stranger = NULL;
+    if (stranger != NULL)
+        unreserve(stranger);
+    renewal->on_end(renewal); /* the renewal may be gone after this */
+    if (stranger == NULL)
+        return;
+    account_drop(stranger->account);
+    buf_free(&stranger->owner);
+    free(stranger);
 }
 
 static void judge(struct renewal *renewal);
 
 /* Step 3: confirm. */
 
+/* From now on it is watched here. False: it is not known any more, and whose it is has to be found
+ * out first. */
+static bool watch(struct renewal *renewal, int64_t left_ms)
+{
+    struct session *session = *renewal->session;
+    struct stranger *stranger = renewal->stranger;
+    struct grant grant = {.by = GRANT_RENEWAL,
+                          .resource = renewal->resource,
+                          .token = renewal->token,
+                          .left_ms = left_ms,
+                          .ttl_ms = renewal->ttl_ms,
+                          .until_ms = renewal->call.answer_until_ms,
+                          .session = session,
+                          .holder = renewal->notify ? session : NULL};
+
+    if (session != NULL && renewal->notify)
+        session->notified = true;
+    if (stranger != NULL) {
+        struct session *taker = lease_connection(renewal->engine, &renewal->record);
+        grant.ephemeral = taker != NULL && renewal->record.ephemeral;
+        if (grant.ephemeral || (taker != NULL && !renewal->notify))
+            grant.holder = taker;
+        else
+            grant.holder = session; /* nobody else has a word of it */
+        grant.owner = buf_bytes(&stranger->owner);
+        grant.account = stranger->account;
+        grant.age_ms = renewal->record.written_ms;
+        grant.this_run = renewal->record.this_run;
+        unreserve(stranger); /* it is counted as held */
+    }
+    return held_confirmed(renewal->engine, &grant);
+}
+
 static void on_confirmed(struct renewal *renewal)
 {
     struct engine *engine = renewal->engine;
     int64_t left_ms = lease_left_ms(&renewal->call, engine_now_ms(engine));
 
-    if (left_ms > 0) {
+    if (left_ms > 0 && !watch(renewal, left_ms)) { /* it was forgotten meanwhile */
+        renewal->stranger = mem_zalloc(sizeof *renewal->stranger);
+        judge(renewal);
+    } else if (left_ms > 0) {
         renewal->left_ms = left_ms;
         engine->counters.leases_renewed++;
-        held_renewed(engine, renewal->resource, renewal->token, left_ms,
-                     renewal->notify ? *renewal->session : NULL);
         end(renewal, STK_OK, NULL);
     } else if (*renewal->session != NULL && ++renewal->rounds < ROUNDS_MAX) {
         judge(renewal);
@@ -125,20 +190,14 @@ static void on_extended(struct lease_call *call)
 static enum stk_error judge_run(struct store_op *op, struct store_txn *txn)
 {
     struct renewal *renewal = renewal_of(op);
-    return lease_read(txn, renewal->resource, renewal->run, &renewal->row, &renewal->record, NULL);
+    return lease_read(txn, renewal->resource, renewal->run, &renewal->row, &renewal->record,
+                      renewal->stranger == NULL ? NULL : &renewal->stranger->owner);
 }
 
-static void judge_done(struct store_op *op)
+static void extend(struct renewal *renewal)
 {
-    struct renewal *renewal = renewal_of(op);
     struct lease_call *call = &renewal->call;
-    enum stk_error error =
-        op->error != STK_OK ? op->error : fence_judge(&renewal->row.fence, renewal->token);
 
-    if (error != STK_OK) {
-        end(renewal, error, NULL);
-        return;
-    }
     *call = (struct lease_call){.verb = LEASE_RENEW,
                                 .resource = renewal->resource,
                                 .token = renewal->token,
@@ -150,6 +209,84 @@ static void judge_done(struct store_op *op)
     lease_ask(renewal->engine->options.provider, call);
 }
 
+/* Its user may have no more: does it hold the lease already? */
+static void on_looked(struct lease_call *call)
+{
+    struct renewal *renewal = list_entry(call, struct renewal, call);
+
+    if (call->answer == LEASE_DOWN)
+        end(renewal, STK_LEASEDOWN, call->reason);
+    else if (call->answer == LEASE_FREE)
+        end(renewal, STK_BUSY, renewal->stranger->why);
+    else if (call->answer_token != renewal->token)
+        end(renewal, STK_STALE, NULL);
+    else
+        extend(renewal);
+}
+
+static void look(struct renewal *renewal)
+{
+    struct lease_call *call = &renewal->call;
+
+    *call = (struct lease_call){.verb = LEASE_QUERY,
+                                .resource = renewal->resource,
+                                .token = renewal->token,
+                                .asked_ms = engine_now_ms(renewal->engine),
+                                .record = renewal->record,
+                                .done = on_looked};
+    memcpy(call->nonce, renewal->record.nonce, sizeof call->nonce);
+    lease_ask(renewal->engine->options.provider, call);
+}
+
+/* The connection that an EPHEMERAL lease was to end with has closed, when the lease had expired: so
+ * it ends now. */
+static bool is_orphaned(const struct renewal *renewal)
+{
+    const struct lease_record *record = &renewal->record;
+    return record->ephemeral && record->this_run &&
+           lease_connection(renewal->engine, record) == NULL;
+}
+
+/* The daemon does not know the lease: may its user have it? */
+static void meet(struct renewal *renewal)
+{
+    struct engine *engine = renewal->engine;
+    struct stranger *stranger = renewal->stranger;
+    struct bytes user = scope_user(buf_bytes(&stranger->owner));
+    char name[ACL_USER_MAX + 1];
+
+    if (is_orphaned(renewal)) {
+        release_owe(engine, renewal->resource, renewal->token, (uint64_t)renewal->record.connection,
+                    engine_now_ms(engine));
+        end(renewal, STK_STALE, NULL);
+        return;
+    }
+    if (stranger->account == NULL) {
+        snprintf(name, sizeof name, "%.*s", (int)user.len, user.len > 0 ? user.data : "");
+        stranger->account = account_of(engine, user.len > 0 ? name : ACL_DEFAULT_USER);
+    }
+    if (!stranger->reserved)
+        stranger->reserved = account_take(stranger->account, ACCOUNT_LEASES, stranger->why);
+    if (stranger->reserved)
+        extend(renewal);
+    else
+        look(renewal);
+}
+
+static void judge_done(struct store_op *op)
+{
+    struct renewal *renewal = renewal_of(op);
+    enum stk_error error =
+        op->error != STK_OK ? op->error : fence_judge(&renewal->row.fence, renewal->token);
+
+    if (error != STK_OK)
+        end(renewal, error, NULL);
+    else if (renewal->stranger != NULL)
+        meet(renewal);
+    else
+        extend(renewal);
+}
+
 static void judge(struct renewal *renewal)
 {
     if (lease_submit(renewal->engine, &renewal->op, false, renewal->resource, judge_run,
@@ -157,10 +294,18 @@ static void judge(struct renewal *renewal)
         end(renewal, STK_BUSY, NULL);
 }
 
+static bool is_known(const struct renewal *renewal)
+{
+    struct held_shown held;
+    return held_find(renewal->engine, renewal->resource, &held) && held.token == renewal->token;
+}
+
 void renewal_start(struct renewal *renewal)
 {
     const struct engine_options *options = &renewal->engine->options;
 
+    if (!is_known(renewal))
+        renewal->stranger = mem_zalloc(sizeof *renewal->stranger);
     renewal->run = store_session(options->store);
     /* Others that share the store, and no lease service, see a renewal there: they count the time
      * that is told here from then on. */
@@ -214,5 +359,8 @@ void lease_renew(struct request *request)
     renewal->session = &request->session;
     renewal->resource = request->argv[1];
     renewal->on_end = on_end;
+    if (audit_refuses(&request->engine->options.audit, AUDIT_BIT(AUDIT_RESUME)) != NULL &&
+        !is_known(renewal) && !request_may_audit(request, AUDIT_BIT(AUDIT_RESUME)))
+        return;
     renewal_start(renewal);
 }

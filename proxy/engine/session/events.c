@@ -10,7 +10,8 @@
 
 static const char *const names[] = {
     [EVENT_GRANTED] = "granted", [EVENT_RELEASED] = "released", [EVENT_EXPIRED] = "expired",
-    [EVENT_REVOKED] = "revoked", [EVENT_TURN] = "turn",         [EVENT_REFUSED] = "refused",
+    [EVENT_REVOKED] = "revoked", [EVENT_RESUMED] = "resumed",   [EVENT_TURN] = "turn",
+    [EVENT_REFUSED] = "refused",
 };
 
 static void append_event(struct buf *json, const struct event *event, int64_t time_ms)
@@ -37,7 +38,7 @@ static void append_event(struct buf *json, const struct event *event, int64_t ti
         buf_append_text(json, ",\"reason\":");
         json_string(json, event->reason);
     }
-    if (event->kind == EVENT_GRANTED)
+    if (event->kind == EVENT_GRANTED || event->kind == EVENT_RESUMED)
         buf_printf(json, ",\"ttl_ms\":%lld", (long long)event->ttl_ms);
     buf_printf(json, ",\"time_ms\":%lld}", (long long)time_ms);
 }

@@ -18,6 +18,7 @@ enum event_kind {
     EVENT_RELEASED, /* owner */
     EVENT_EXPIRED,  /* owner */
     EVENT_REVOKED,  /* owner; reason, where somebody gave one */
+    EVENT_RESUMED,  /* owner, ttl_ms: it had expired, and a renewal has taken it back */
     EVENT_TURN,     /* id: of a place in the line (ACQUIRE ... QUEUE); no owner, no token */
     EVENT_REFUSED,  /* refusal, and the resource */
 };

@@ -121,6 +121,47 @@ AUDIT_TEST(grants_and_their_ends_are_told)
     assert_told(audited, "release user=default from resource=k token=3 reason=expired\n");
 }
 
+/* An end that was none is taken back in the audit, too. */
+AUDIT_TEST(a_renewal_that_takes_a_lease_back_is_told)
+{
+    begin(audited, 0, NULL);
+    struct world *world = audited->world;
+    world_call(world, 1, "ACQUIRE k 100 OWNER ann");
+    world_pass(world, 200);
+    buf_clear(&audited->audit.told);
+    world_call(world, 1, "RENEW k 1 1000");
+    assert_told(audited, "resume user=default from resource=k token=1 "
+                         "reason=taken back ttl_ms=1000 owner=ann\n");
+    world_call(world, 1, "RENEW k 1 1000");
+    assert_told(audited, "");
+    store_memory_set_session(world->store, 2);
+    world_restart_engine(world, 0);
+    buf_clear(&audited->audit.told);
+    world_call(world, 1, "RENEW k 1 1000");
+    assert_told(audited, "resume user=default from resource=k token=1 "
+                         "reason=taken in ttl_ms=1000 owner=ann\n");
+    world_call(world, 1, "RELEASE k 1");
+    assert_told(audited, "release user=default from resource=k token=1 reason=released\n");
+}
+
+AUDIT_TEST(nothing_is_taken_back_that_the_audit_cannot_be_told_of)
+{
+    begin(audited, AUDIT_LEASES, NULL);
+    struct world *world = audited->world;
+    world_send(world, 1, "ACQUIRE k 100");
+    engine_audited(world->engine, audited->audit.tickets);
+    assert_heard(world, 1, GRANT(1, 100));
+    audited->audit.failing = "no room";
+    assert_says(world, 1, "RENEW k 1 200", ":200\r\n"); /* of what is known, nothing is told */
+    world_pass(world, 300);
+    assert_begins(world, 1, "RENEW k 1 1000", "-STORE the audit cannot be written");
+    assert_int_equal(world_counter(world, "leases_held"), 0);
+    audited->audit.failing = NULL;
+    assert_says(world, 1, "RENEW k 1 1000", ""); /* not before it is on disk */
+    engine_audited(world->engine, audited->audit.tickets);
+    assert_heard(world, 1, ":1000\r\n");
+}
+
 AUDIT_TEST(a_lease_of_an_earlier_run_ends_in_the_audit)
 {
     begin(audited, 0, NULL);
