@@ -87,7 +87,7 @@ static bool open_part(struct part *part, const char *name, struct failure *failu
         (fgets(line, sizeof line, part->file) == NULL && ferror(part->file))) {
         return failure_set(failure, "%s: %s", name, strerror(errno));
     }
-    if (!feof(part->file) && chain_line_read((struct bytes){line, strcspn(line, "\n")}, &read)) {
+    if (chain_line_read((struct bytes){line, strcspn(line, "\n")}, &read)) {
         (void)chain_line_begins(&read, &part->begins, &part->number);
     }
     rewind(part->file);

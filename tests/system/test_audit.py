@@ -453,6 +453,31 @@ def test_a_torn_line_is_told_and_the_chain_goes_on(rig, tool):
     assert audit.verify().returncode == 1, "nor can the torn bytes be changed"
 
 
+def test_a_last_line_without_its_end_is_a_line_for_verify_and_for_the_next_start(rig, tool):
+    audit = Audit(rig, tool)
+    audit.daemon.client().token("r", 60000)
+    audit.await_event("grant")
+    audit.kill()
+    whole = audit.path.read_bytes()
+    told = audit.assert_whole()
+    os.truncate(audit.path, len(whole) - 1)
+    assert audit.assert_whole() == told
+    audit.start()
+    assert "torn bytes" not in audit.daemon.stderr()
+    audit.stop()
+    assert audit.path.read_bytes().startswith(whole)
+    assert "a crash tore a line" not in audit.assert_whole()
+
+
+def test_a_first_line_without_its_end_belongs_to_its_chain(rig, tool):
+    audit = Audit(rig, tool)
+    audit.daemon.signal(signal.SIGUSR1)
+    wait_until(lambda: len(audit.files()) == 2, "the audit goes on in a new file")
+    audit.stop()
+    audit.path.write_bytes(audit.path.read_bytes().splitlines()[0])
+    assert "in 2 files" in audit.assert_whole(store=False)
+
+
 def test_a_file_whose_first_line_was_torn_begins_anew(rig, tool):
     audit = Audit(rig, tool)
     audit.stop()

@@ -38,7 +38,7 @@ struct scan {
     struct chain_head head;
     struct chain_hash torn; /* of what stands behind the last line */
     uint64_t first, torn_bytes;
-    bool torn_ended;                /* that ends with the end of a line */
+    bool ended;                     /* the last byte is the end of a line */
     const struct chain_head *heads; /* that were seen before */
     size_t heads_count;
     const struct chain_head *known; /* that of this chain; NULL: there is none */
@@ -63,7 +63,22 @@ static void add_torn(struct scan *scan, struct bytes bytes)
         chain_hash_begin(scan->torn_hasher);
     chain_hash_add(scan->torn_hasher, bytes);
     scan->torn_bytes += bytes.len;
-    scan->torn_ended = bytes.data[bytes.len - 1] == '\n';
+}
+
+/* Take a line. False: the file does not begin as one of an audit. */
+static bool add_line(struct scan *scan, struct bytes text, const struct chain_line *line)
+{
+    if (scan->first == 0) {
+        if (!chain_line_begins(line, &scan->head, &scan->first))
+            return false;
+        find_known(scan);
+    }
+    scan->head.lines++;
+    scan->head.hash = chain_hash_of(scan->hasher, text);
+    if (scan->known != NULL && scan->known->lines == scan->head.lines)
+        scan->is_another = strcmp(scan->known->hash.hex, scan->head.hash.hex) != 0;
+    scan->torn_bytes = 0; /* it is told of already */
+    return true;
 }
 
 /* Take the lines in `text`. False: the file does not begin as one of an audit. */
@@ -83,16 +98,8 @@ static bool scan_lines(struct scan *scan)
             scan->overlong = false;
             continue;
         }
-        if (scan->first == 0) {
-            if (!chain_line_begins(&line, &scan->head, &scan->first))
-                return false;
-            find_known(scan);
-        }
-        scan->head.lines++;
-        scan->head.hash = chain_hash_of(scan->hasher, text);
-        if (scan->known != NULL && scan->known->lines == scan->head.lines)
-            scan->is_another = strcmp(scan->known->hash.hex, scan->head.hash.hex) != 0;
-        scan->torn_bytes = 0; /* it is told of already */
+        if (!add_line(scan, text, &line))
+            return false;
     }
     buf_consume(&scan->text, from);
     if (scan->first == 0 && scan->text.len > TORN_START_MAX)
@@ -102,6 +109,18 @@ static bool scan_lines(struct scan *scan)
         scan->overlong = true;
         buf_clear(&scan->text);
     }
+    return true;
+}
+
+/* Take what has no end: it is a line if nothing but its end is missing. */
+static bool scan_rest(struct scan *scan)
+{
+    const struct bytes rest = buf_bytes(&scan->text);
+    struct chain_line line;
+
+    if (!scan->overlong && chain_line_read(rest, &line))
+        return add_line(scan, rest, &line);
+    add_torn(scan, rest);
     return true;
 }
 
@@ -116,19 +135,18 @@ static bool scan_file(struct scan *scan, int fd, const char *path, char *why, si
             snprintf(why, why_size, "%s: %s", path, strerror(errno));
             return false;
         }
-        if (!scan_lines(scan)) {
+        if (len > 0)
+            scan->ended = scan->text.data[scan->text.len - 1] == '\n';
+        if (!scan_lines(scan) || (len == 0 && !scan_rest(scan))) {
             snprintf(why, why_size, "%s is not an audit: its first line is not how one begins",
                      path);
             return false;
         }
     } while (len != 0);
-    add_torn(scan, buf_bytes(&scan->text));
     if (scan->torn_bytes == 0)
         return true;
-    bool ended = scan->torn_ended;
-    if (!ended)
+    if (!scan->ended)
         add_torn(scan, BYTES_LITERAL("\n")); /* which is written then */
-    scan->torn_ended = ended;
     scan->torn = chain_hash_take(scan->torn_hasher);
     return true;
 }
@@ -246,13 +264,12 @@ static bool resume(struct audit_file *file, struct scan *scan, struct audit_open
     file->size = lseek(file->fd, 0, SEEK_END);
     file->synced = false; /* who knows what the last process has synced */
     opened->torn_bytes = scan->torn_bytes;
-    if (scan->torn_bytes > 0) {
-        if (!scan->torn_ended)
-            buf_append_text(&file->out, "\n");
+    if (!scan->ended)
+        buf_append_text(&file->out, "\n");
+    if (scan->torn_bytes > 0)
         chain_append_torn(&file->head, file->hasher, wall_ms(), scan->torn_bytes, scan->torn,
                           &file->out);
-        file->size += (int64_t)file->out.len;
-    }
+    file->size += (int64_t)file->out.len;
     add_mismatch(file, scan, opened);
     return true;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One line after the other. What is no line, or does not hold the one before, begins a stretch that
- * has to be a torn one: its bytes are hashed until a line `torn` comes that names just them. */
+ * has to be a torn one: its bytes are hashed until a line `torn` comes that names just them. At the
+ * end of the last file that line may be missing: the next start writes it, unless there is a line
+ * in the stretch. What is a line but for its end is one here, and for the next start. */
 #include "proxy/server/audit/judge.h"
 
 #include <inttypes.h>
@@ -25,7 +27,8 @@ struct judge {
     bool in_stretch;        /* these bytes are no lines of the chain: */
     uint64_t stretch_bytes; /* so far */
     uint64_t stretch_line;  /* where it begins */
-    bool stretch_ended;     /* it has the end of a line in it */
+    bool stretch_ended;     /* as a line does, so far */
+    bool stretch_has_line;  /* that does not hold the one before: somebody has put it there */
 };
 
 struct judge *judge_new(const struct chain_head *known)
@@ -145,7 +148,7 @@ static void add_to_stretch(struct judge *judge, struct bytes text, bool ended)
     if (!judge->in_stretch) {
         judge->in_stretch = true;
         judge->stretch_bytes = 0;
-        judge->stretch_ended = false;
+        judge->stretch_has_line = false;
         judge->stretch_line = judge->line;
         chain_hash_begin(judge->stretch);
     }
@@ -153,14 +156,14 @@ static void add_to_stretch(struct judge *judge, struct bytes text, bool ended)
     if (ended)
         chain_hash_add(judge->stretch, BYTES_LITERAL("\n"));
     judge->stretch_bytes += text.len + ended;
-    judge->stretch_ended |= ended;
+    judge->stretch_ended = ended;
 }
 
 static void take_line(struct judge *judge, struct bytes text, bool ended)
 {
     struct judgement *result = &judge->result;
     struct chain_line line;
-    bool is_line = ended && chain_line_read(text, &line);
+    bool is_line = chain_line_read(text, &line);
     bool begins = judge->begins;
 
     judge->begins = false;
@@ -174,6 +177,7 @@ static void take_line(struct judge *judge, struct bytes text, bool ended)
         accept(judge, text, &line);
     } else {
         add_to_stretch(judge, text, ended);
+        judge->stretch_has_line |= is_line;
     }
     judge->line++;
 }
@@ -231,7 +235,7 @@ void judge_end_file(struct judge *judge, bool last)
         find(judge, 0, "the file is empty");
     if (!judge->in_stretch || result->broken)
         return;
-    result->ends_torn = last && !judge->stretch_ended;
+    result->ends_torn = last && !judge->stretch_ended && !judge->stretch_has_line;
     if (!result->ends_torn)
         find(judge, judge->stretch_line,
              "the chain breaks: this line, or the one before it, was changed, or lines were "

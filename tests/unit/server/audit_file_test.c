@@ -140,3 +140,140 @@ TEST(lines_that_a_failed_sync_has_lost_are_written_again)
     audit_file_close(file);
     folder_remove(folder);
 }
+
+/* Writing and reading have to agree on where a line ends. */
+
+static void put(const char *path, struct bytes text)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text.data, text.len), text.len);
+    close(fd);
+}
+
+static struct buf get(const char *path)
+{
+    struct buf text = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    for (ssize_t len; (len = read(fd, buf_reserve(&text, 4096), 4096)) > 0;)
+        text.len += (size_t)len;
+    close(fd);
+    return text;
+}
+
+/* Start on what is there, and write a line. */
+static struct audit_opened go_on(const char *path, const struct chain_head *known)
+{
+    char why[256];
+    struct audit_opened opened;
+    struct audit_file *file = audit_file_open(path, known, known != NULL, &opened, why, sizeof why);
+
+    assert_non_null(file);
+    add(file, "behind it");
+    assert_true(audit_file_write(file) && audit_file_sync(file));
+    const struct judgement found = judge(path);
+    if (found.broken)
+        fail_msg("%s", found.why);
+    assert_string_equal(found.head.hash.hex, audit_file_head(file).hash.hex);
+    assert_int_equal(found.head.lines, audit_file_head(file).lines);
+    audit_file_close(file);
+    return opened;
+}
+
+static size_t count_lines(struct bytes text)
+{
+    size_t lines = 0;
+
+    for (size_t i = 0; i < text.len; i++)
+        lines += text.data[i] == '\n';
+    return lines;
+}
+
+/* Cut the file at each byte of its last two lines, and behind them. A crash may have left any of
+ * these: who looks before the next start and who looks after it must find the same. But for one:
+ * until then, torn bytes with the end of a line, where `but` says, may be a line of somebody's. */
+static void cut_everywhere(const char *path, size_t but)
+{
+    struct buf whole = get(path);
+    size_t from = whole.len, lines = 0;
+
+    while (from > 0 && (lines += whole.data[from - 1] == '\n') <= 2)
+        from--;
+    for (size_t to = from; to <= whole.len; to++) {
+        const bool ends = to == whole.len || whole.data[to] == '\n';
+        const struct bytes text = {whole.data, to};
+        put(path, text);
+        const struct judgement before = judge(path);
+        const size_t left = count_lines(text);
+        const bool has_first = left > 0 || ends; /* a file without one begins anew */
+        if (has_first && to != but && before.broken)
+            fail_msg("cut at byte %zu of %zu: %s", to, whole.len, before.why);
+        struct audit_opened opened = go_on(path, has_first ? &before.head : NULL);
+        assert_int_equal(opened.is_new, !has_first);
+        assert_string_equal(opened.mismatch, "");
+        if (ends)
+            assert_int_equal(opened.torn_bytes > 0, before.ends_torn);
+    }
+    put(path, buf_bytes(&whole));
+    buf_free(&whole);
+}
+
+TEST(a_file_cut_at_any_byte_is_gone_on_with_and_is_whole)
+{
+    char folder[256], path[300];
+    struct audit_file *file = begin_file(folder, path);
+
+    audit_file_close(file);
+    cut_everywhere(path, 0); /* its first line is one of the two */
+    go_on(path, NULL);
+    cut_everywhere(path, 0);
+    folder_remove(folder);
+}
+
+/* A second crash, while the line is written that tells of the first one. */
+TEST(a_line_that_tells_of_torn_bytes_may_be_torn_itself)
+{
+    char folder[256], path[300];
+    struct audit_file *file = begin_file(folder, path);
+
+    const int64_t size = audit_file_size(file);
+    audit_file_close(file);
+    assert_int_equal(truncate(path, size - 9), 0);
+    go_on(path, NULL);
+    struct buf text = get(path);
+    const size_t behind = 1 + (size_t)((char *)memrchr(text.data, '\n', text.len - 1) - text.data);
+    put(path, (struct bytes){text.data, behind}); /* the last line is the one that tells */
+    buf_free(&text);
+    assert_int_equal(judge(path).torn, 1);
+    cut_everywhere(path, (size_t)size - 8);
+    folder_remove(folder);
+}
+
+/* What is no torn line: somebody has changed it. A start does not make it good. */
+TEST(a_changed_last_line_is_no_torn_one)
+{
+    char folder[256], path[300], why[256];
+    struct audit_opened opened;
+    struct audit_file *file = begin_file(folder, path);
+
+    audit_file_close(file);
+    struct buf text = get(path);
+    char *prev = memmem(text.data + text.len - 80, 80, "\"prev\":\"", 8);
+    assert_non_null(prev);
+    prev[8] = prev[8] == 'a' ? 'b' : 'a';
+    for (size_t cut = 0; cut < 2; cut++) { /* with its end and without */
+        put(path, (struct bytes){text.data, text.len - cut});
+        assert_true(judge(path).broken);
+        file = audit_file_open(path, NULL, 0, &opened, why, sizeof why);
+        assert_non_null(file);
+        add(file, "behind it");
+        assert_true(audit_file_write(file) && audit_file_sync(file));
+        assert_true(judge(path).broken);
+        audit_file_close(file);
+    }
+    buf_free(&text);
+    folder_remove(folder);
+}
