@@ -96,11 +96,45 @@ def test_a_server_that_does_not_reply_fails_the_benchmark(monkeypatch):
             waiting.order(server, 1)
 
 
-def test_the_guard_lets_little_pass_and_nothing_that_it_does_not_know():
-    known = {"write": 10000}
-    assert [guard.judge("write", now, known)[1] for now in (8900, 9100, 10000, 10900, 11100)] == [
-        False, True, True, True, False]
-    assert not guard.judge("read", 1, known)[1]
+def test_the_guard_lets_little_pass_and_nothing_that_it_does_not_know(capsys):
+    row = guard.Row(now=10000, base=10000, percent=2.0)
+    assert [row.judge(now)[:4] for now in (9790, 9810, 10000, 10190, 10210)] == [
+        "LESS", "ok", "ok", "ok", "MORE"]
+    assert guard.tell({"ping-16": row}, {"ping-16": 10000}) == 0
+    assert guard.tell({}, {"ping-16": 10000}) == 1, "a case without its row"
+    assert guard.tell({"gone": row}, {}) == 1, "a row without its case"
+    assert "no figure" in (told := capsys.readouterr().out) and "no case" in told
+
+
+def test_the_guard_lets_no_figure_climb_step_by_step_without_a_word():
+    """Each step was within the percent, and was kept."""
+    row = guard.Row(now=10300, base=10000, percent=2.0)
+    assert "say why" in row.judge(10300)
+    row.why = "what the users get for it"
+    assert row.judge(10300) == "ok" and row.judge(10600) == "MORE"
+
+
+def test_the_guard_s_file_has_a_row_for_each_case_and_what_is_written_is_read(tmp_path):
+    rows = guard.read_rows()
+    assert list(rows) == list(guard.CASES)
+    assert all(row.percent >= guard.PERCENT_MIN for row in rows.values())
+    guard.write_rows(rows, tmp_path / "rows")
+    assert (tmp_path / "rows").read_text() == guard.KNOWN.read_text()
+
+
+def test_what_a_figure_may_differ_by_comes_from_the_noise():
+    assert guard.percent_for([1000, 1001, 1000]) == guard.PERCENT_MIN
+    assert guard.percent_for([1000, 1010, 1004]) == guard.NOISE_TIMES
+
+
+@pytest.mark.slow  # a daemon under callgrind
+def test_the_guard_counts_what_a_command_costs_and_what_it_costs_more(monkeypatch):
+    monkeypatch.setattr(guard, "ROUNDS", 2)
+    monkeypatch.setattr(guard, "CASES", {
+        "one": guard.of("PING", trips=50), "two": guard.Case(["PING", "PING"], 16, 50)})
+    figures = guard.measure()
+    assert figures["one"] > 500
+    assert figures["two"] == pytest.approx(2 * figures["one"], rel=0.3)
 
 
 def test_the_page_has_a_place_for_the_table_of_ratios():

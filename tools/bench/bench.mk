@@ -52,9 +52,11 @@ bench-quick: ## beside Redis, SQLite and PostgreSQL only, in about a minute
 	@$(MAKE) all bench-programs
 	@$(BENCH) --quick $(CASES:%=--only '%')
 
-# UPDATE=1: keep the figures, after a change that was to cost, or to save.
+# UPDATE=1: keep the figures, after a change that was to cost, or to save. NOISE=n: keep by how much
+# they may differ, as n runs do. BASE=FILE: the figures of this daemon are what all later ones are
+# held against.
 bench-guard: ## count instructions per operation, and compare them with the figures kept
 	@tools/setup --tests
 	@$(MAKE) all bench-programs
 	@PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tools STOCKADE_BUILD=$(BUILD) /usr/bin/python3 \
-	    -m bench.guard $(if $(UPDATE),--update)
+	    -m bench.guard $(if $(UPDATE),--update) $(NOISE:%=--noise %) $(BASE:%=--base %)

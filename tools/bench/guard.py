@@ -1,129 +1,274 @@
 # SPDX-License-Identifier: Apache-2.0
 """Instructions per operation: does not depend on the machine's speed or on what else runs there.
 
-The daemon runs under callgrind twice, with few operations and with more; the difference, divided by
-the operations more, is what one costs. One client sends pipelines, so batches are always the same.
-Figures are compared with those in tools/bench/instructions.txt: more than the tolerance above is a
-regression; that far below, too, asks for the new figure: `make bench-guard UPDATE=1`. A disturbance
-can only add to a run (what was to run where it arrived goes to a thread): of the tries, the least
-run with few operations and the least with many count, whichever tries they are of.
-The last line is `N passed, N failed`.
+One daemon runs under callgrind, which counts from one ECHO to the next (`--dump-before`). Keys and
+values are the same in each run (`--seed`), one client at a time sends them, so batches are the
+same, too, and they go before all else on the machine. All cases are run in turns, ROUNDS times. A
+disturbance can only add to a figure (what was to run where it arrived goes to a thread): the least
+one counts, and where one is too much still, a new daemon is tried, up to TRIES in all. (More rounds
+would not do: the longer a daemon has written, the less its writes cost.)
+
+tools/bench/instructions.txt keeps for each case:
+
+  now      what it cost when the file was last written, `make bench-guard UPDATE=1`
+  base     what it cost in the daemon of commit BASE, by this same guard: `make bench-guard
+           BASE=FILE` with that daemon
+  percent  how far a figure may be from `now`: `make bench-guard NOISE=8` measures all of it so
+           often (give the machine other work meanwhile), and keeps NOISE_TIMES the spread (largest
+           less least, to the least), at least PERCENT_MIN
+  why      where `now` is above `base` by more than that: what the users get for it
+
+More than `now` is a regression; less asks for the new figure. Above the base without a word is a
+failure, too: many small steps are a large one. The last line is `N passed, N failed`.
 """
 
 import argparse
+import dataclasses
+import math
+import os
 import pathlib
 import re
 import shutil
 import sys
 import tempfile
-import time
 
 from bench import clients, peers
-from bench.server import ROOT, BenchError
+from bench.server import BUILD, ROOT, BenchError
 
 KNOWN = ROOT / "tools/bench/instructions.txt"
-TOLERANCE = 0.1
-TRIES = 4
-FEW, MANY, PIPELINE, KEYS = 100, 700, 16, 1000
-WARM_UP, ELSEWHERE_SECONDS = 20, 1.1  # store/worker.c: INLINE_AGAIN_MS
+BASE = "c07f9103"
+ROUNDS, TRIES = 6, 3
+NOISE_TIMES, PERCENT_MIN = 3, 1.0
+KEYS, BATCH = 1000, 16
+SEEDS = 2  # by turns, so that no value that is written is there already
+MARK = ("ECHO mark", "connection_echo")  # a command, and the function that only it runs
+MEMORY, MEMORY_ROOM_BYTES = pathlib.Path("/dev/shm"), 1 << 30
+
+
+@dataclasses.dataclass
+class Case:
+    """`words`: commands sent together, `pipeline` times at once, in each of `trips` round trips.
+    None: bench-load's lease-cycle. What a case of a lease needs, the case before it has left."""
+
+    words: list
+    pipeline: int
+    trips: int
+    keys: int = KEYS
+
+
+def of(words, pipeline=BATCH, trips=50, keys=KEYS):
+    return Case([words], pipeline, trips, keys)
+
+
+# {round}: a name of its own in each round.
 CASES = {
-    "write-16": "FENCED 1 SET key:{key} {value}",
-    "decrement-16": "FENCED 1 HINCRBY stock:{key} stock -1 MIN 0",
-    "read-16": "GET key:{key}",
-    "acquire-16": "ACQUIRE lease:{next} 600000",
+    "ping-16": of("PING", trips=200),
+    "read-1": of("GET key:{key}", 1, 400),
+    "read-16": of("GET key:{key}", trips=200),
+    "read-hash-16": of("HGETALL stock:{key}", trips=100),
+    "write-1": of("FENCED 1 SET key:{key} {value}", 1, 200),
+    "write-16": of("FENCED 1 SET key:{key} {value}"),
+    "write-id-16": of("FENCED 1 ID {round}:{next} SET key:{key} {value}", trips=25),
+    "write-hash-16": of("FENCED 1 HSET stock:{key} price {value}"),
+    "decrement-16": of("FENCED 1 HINCRBY stock:{key} stock -1 MIN 0"),
+    "multi-8": Case(["MULTI", *["FENCED 1 SET key:{key} {value}"] * 8, "EXEC"], 1, 50),
+    "acquire-16": of("ACQUIRE {round}:{next} 600000", trips=25, keys=10 ** 6),
+    "renew-16": of("RENEW {round}:{next} 1 600000", trips=25, keys=10 ** 6),
+    "release-16": of("RELEASE {round}:{next} 1", trips=25, keys=10 ** 6),
+    "cycle-1": Case(None, 1, 50),
+    "cycle-16": Case(None, BATCH, 10),
 }
 
 
 class Counted(peers.Stockade):
-    """A daemon under callgrind."""
+    """A daemon under callgrind. `program`: None is the one that was built."""
+
+    def __init__(self, folder, program):
+        self.program = program or BUILD / "stockaded"
+        super().__init__(folder)
 
     def spawn(self, command, **options):
         super().spawn(["valgrind", "--tool=callgrind", "--quiet", "--fair-sched=yes",
-                       f"--callgrind-out-file={self.folder}/calls", *command], **options)
+                       f"--dump-before={MARK[1]}", f"--callgrind-out-file={self.folder}/calls",
+                       self.program, *command[1:]], **options)
+
+    def fill(self, keys):
+        for words in ("ACQUIRE key:{next} 86400000", "FENCED 1 SET key:{next} {value}",
+                      "ACQUIRE stock:{next} 86400000",
+                      "FENCED 1 HSET stock:{next} stock 1000000 price {value}"):
+            self.run(Case([words], 20, keys // 20, keys), 1)
+
+    def run(self, case, number):
+        options = {"clients": 1, "pipeline": case.pipeline, "ops": case.trips, "keys": case.keys,
+                   "seed": 1 + number % SEEDS}
+        if case.words:
+            words = [words.replace("{round}", f"round-{number}") for words in case.words]
+            clients.commands(self, words, **options)
+        else:
+            clients.load(self, "lease-cycle", **options)
 
     def instructions(self):
-        """End it, and return how many instructions it executed in all."""
-        self.stop()
-        said = (self.folder / "calls").read_text(errors="replace")
+        """Return how many it has executed since it was asked last."""
+        clients.commands(self, [MARK[0]], clients=1, ops=1)
+        dumps = list(self.folder.glob("calls.*"))
+        if len(dumps) != 1:
+            raise BenchError(f"{MARK[0]} left {len(dumps)} counts: does {MARK[1]}() still run it?")
+        said = dumps[0].read_text(errors="replace")
+        dumps[0].unlink()
         return int(re.search(r"^(?:summary|totals):\s*(\d+)", said, re.M)[1])
 
+    def measure(self, case, number):
+        """Return what one operation costs."""
+        self.instructions()
+        self.run(case, number)
+        return self.instructions() / (case.trips * case.pipeline)
 
-def count(folder, words, rounds):
-    server = Counted(folder)
+
+def hurry():
+    """Go before all others: a batch that takes long becomes work for a thread, which costs more."""
     try:
-        clients.fill(server, KEYS, "ACQUIRE key:{next} 86400000", "FENCED 1 SET key:{next} {value}")
-        clients.fill(server, KEYS, "ACQUIRE stock:{next} 86400000",
-                     "FENCED 1 HSET stock:{next} stock 1000000")
-        keys = 10 ** 6 if "{next}" in words else KEYS
-        # Under valgrind new code is slow at first, and slow work is left to a thread for a while.
-        clients.commands(server, [words], clients=1, pipeline=PIPELINE, ops=WARM_UP, keys=keys)
-        time.sleep(ELSEWHERE_SECONDS)
-        clients.commands(server, [words], clients=1, pipeline=PIPELINE, ops=rounds, keys=keys)
-        return server.instructions()
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+    except OSError:
+        print("not root: what else runs here may add some percent")
+
+
+def measure(program=None):
+    """Return the figures by name, of a daemon of its own."""
+    room = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MEMORY_ROOM_BYTES
+    folder = tempfile.mkdtemp(prefix="stockade-guard-", dir=MEMORY if room else None)
+    figures = {name: math.inf for name in CASES}
+    try:
+        server = Counted(pathlib.Path(folder) / "daemon", program)
+        try:
+            server.fill(KEYS)
+            for number in range(1, ROUNDS + 1):
+                for name, last in figures.items():
+                    figures[name] = min(last, server.measure(CASES[name], number))
+        finally:
+            server.stop()
     finally:
-        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+    return figures
 
 
-def measure(folder, name, known):
-    """Try until the figure is the known one, within the tolerance; the last try counts anyhow."""
-    few, many = [], []
-    for number in range(TRIES):
-        for runs, rounds in ((few, FEW), (many, MANY)):
-            path = pathlib.Path(folder) / f"{name}-{number}-{rounds}"
-            runs.append(count(path, CASES[name], rounds))
-        now = (min(many) - min(few)) / ((MANY - FEW) * PIPELINE)
-        if is_near(now, known):
+def measure_beside(rows):
+    """Return the figures. One above what is allowed may have been disturbed: try again."""
+    figures = measure()
+    for _ in range(TRIES - 1):
+        if all(figures[name] <= row.most() for name, row in rows.items() if name in figures):
             break
-    return now
+        figures = {name: min(figures[name], now) for name, now in measure().items()}
+    return figures
 
 
-def is_near(now, known):
-    return abs(now - known) <= TOLERANCE * known
+@dataclasses.dataclass
+class Row:
+    """A line of the file."""
+
+    now: int
+    base: int
+    percent: float
+    why: str = ""
+
+    def most(self, of_what=None):
+        return (self.now if of_what is None else of_what) * (1 + self.percent / 100)
+
+    def least(self):
+        return self.now * (1 - self.percent / 100)
+
+    def judge(self, now):
+        """Return what to say of a figure: "ok", or what is wrong."""
+        if now > self.most():
+            return "MORE"
+        if now < self.least():
+            return "LESS: commit it (UPDATE=1)"
+        if self.now > self.most(self.base) and not self.why:
+            return f"MORE than in {BASE}: say why in {KNOWN.name}"
+        return "ok"
 
 
-def read_known():
-    lines = KNOWN.read_text().splitlines() if KNOWN.exists() else []
-    return {name: int(number) for name, number in (line.split() for line in lines
-                                                   if line and not line.startswith("#"))}
+def read_rows(path=KNOWN):
+    rows = {}
+    for line in path.read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, now, base, percent, *why = line.split(maxsplit=4)
+            rows[name] = Row(int(now), int(base), float(percent), *why)
+    return rows
 
 
-def write_known(figures):
-    lines = [f"{name} {round(number)}" for name, number in figures.items()]
-    KNOWN.write_text("# SPDX-License-Identifier: Apache-2.0\n# Instructions of the daemon for one "
-                     "operation; tools/bench/guard.py.\n" + "\n".join(lines) + "\n")
+def row_for(rows, name, figure):
+    """Return a case's row, which a new case gets here."""
+    return rows.setdefault(name, Row(round(figure), round(figure), PERCENT_MIN))
 
 
-def judge(name, now, known):
-    """Return a line of the report, and whether the figure is good."""
-    if name not in known:
-        return f"{name:14}{now:10,.0f}  no figure to compare with", False
-    change, fine = now / known[name] - 1, is_near(now, known[name])
-    verdict = "ok" if fine else "MORE" if change > 0 else "LESS: commit it"
-    return f"{name:14}{now:10,.0f}{known[name]:10,}{change:+8.1%}  {verdict}", fine
+def write_rows(rows, path=KNOWN):
+    head = ["# SPDX-License-Identifier: Apache-2.0",
+            "# Instructions of the daemon for one operation. How they are measured, and what each",
+            f"# column is: tools/bench/guard.py; base: commit {BASE}.",
+            f"#{'case':14}{'now':>9}{'base':>9}{'percent':>9}  why"]
+    lines = [f"{name:15}{row.now:9}{row.base:9}{row.percent:9.1f}  {row.why}".rstrip()
+             for name, row in rows.items()]
+    path.write_text("\n".join(head + lines) + "\n")
+
+
+def tell(rows, figures):
+    """Print the report, and return how many failed."""
+    print(f"{'instructions':15}{'now':>9}{'kept':>9}{'':9}{'allowed':>9}  since {BASE}")
+    failed = 0
+    for name, now in figures.items():
+        row = rows.get(name)
+        said = row.judge(now) if row else "no figure to compare with"
+        failed += said != "ok"
+        print(f"{name:15}{now:9,.0f}" + (
+            f"{row.now:9,}{now / row.now - 1:+9.1%}{row.percent:8.1f}%{now / row.base - 1:+9.1%}  "
+            if row else "  ") + said)
+    for name in rows.keys() - CASES.keys():
+        print(f"{name:15} is in {KNOWN.name}, and no case")
+        failed += 1
+    return failed
+
+
+def noise(times):
+    """Return the figures of so many runs, by name."""
+    seen = []
+    for number in range(times):
+        seen.append(measure())
+        print(f"noise, run {number + 1} of {times}: " + ", ".join(
+            f"{name} {figure:,.0f}" for name, figure in seen[-1].items()), flush=True)
+    return {name: [figures[name] for figures in seen] for name in CASES}
+
+
+def percent_for(figures):
+    spread = (max(figures) - min(figures)) / min(figures) * 100
+    return max(PERCENT_MIN, math.ceil(NOISE_TIMES * spread * 10) / 10)
 
 
 def main():
     parser = argparse.ArgumentParser(prog="bench.guard", description=__doc__.splitlines()[0])
     parser.add_argument("--update", action="store_true", help="keep the figures")
+    parser.add_argument("--noise", type=int, default=0, help="measure so often, and keep the noise")
+    parser.add_argument("--base", help=f"the daemon of commit {BASE}: keep its figures as the base")
     options = parser.parse_args()
-    folder = tempfile.mkdtemp(prefix="stockade-guard-")
-    known, failed, figures = read_known(), 0, {}
-    print("instructions   now    before")
+    rows = read_rows()
+    hurry()
     try:
-        for name in CASES:
-            figures[name] = measure(folder, name, 0 if options.update else known.get(name, 0))
-            line, fine = judge(name, figures[name], known)
-            failed += not fine
-            print(line, flush=True)
+        if options.noise:
+            for name, seen in noise(options.noise).items():
+                row_for(rows, name, min(seen)).percent = percent_for(seen)
+        elif options.base:
+            for name, figure in measure(options.base).items():
+                row_for(rows, name, figure).base = round(figure)
+        else:
+            figures = measure_beside(rows)
+            failed = tell(rows, figures)
+            if not options.update:
+                print(f"{len(figures) - failed} passed, {failed} failed")
+                sys.exit(failed > 0)
+            for name, figure in figures.items():
+                row_for(rows, name, figure).now = round(figure)
     except BenchError as error:
         sys.exit(f"bench-guard: {error}")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    if options.update:
-        write_known(figures)
-        return
-    print(f"{len(CASES) - failed} passed, {failed} failed")
-    sys.exit(failed > 0)
+    write_rows({name: rows[name] for name in CASES})
 
 
 if __name__ == "__main__":

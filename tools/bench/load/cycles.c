@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lease cycles over RESP, in two round trips each: take the lease and read; write and give back.
  *
- * lease-cycle: Stockade's; who comes second waits in line. lock-cycle: the lock that many programs
- * keep on Redis, SET NX PX with compare-and-delete; who comes second asks again after 20 ms. */
+ * lease-cycle: Stockade's; who comes second waits in line. With a pipeline each client runs so many
+ * side by side, on keys of its own. lock-cycle: the lock that many programs keep on Redis, SET NX
+ * PX with compare-and-delete; who comes second asks again after 20 ms. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,58 +26,74 @@ struct names {
     char key[32], lock[40], number[24], value[24];
 };
 
-static struct names names_of(struct client *client)
+/* Of the cycle that is this one of those which the client runs side by side. */
+static struct names names_of(struct client *client, unsigned at)
 {
+    uint64_t key = client_cycle_key(client) * (uint64_t)client->load->settings->pipeline + at;
     struct names names;
 
-    snprintf(names.key, sizeof names.key, "cycle:%" PRIu64, client_cycle_key(client));
+    snprintf(names.key, sizeof names.key, "cycle:%" PRIu64, key);
     snprintf(names.lock, sizeof names.lock, "lock:%s", names.key);
     snprintf(names.number, sizeof names.number, "%" PRIu64, client->token);
     snprintf(names.value, sizeof names.value, "%" PRIu64, client->value);
     return names;
 }
 
-static enum turn check_ok(struct client *client, unsigned index)
+static enum turn all_ok(struct client *client)
 {
-    struct bytes reply = client_reply(client, index);
-
-    if (reply.data[0] == '-')
-        return client_fail(client, "the server said", reply);
+    for (unsigned i = 0; i < client->got; i++)
+        if (client_reply(client, i).data[0] == '-')
+            return client_fail(client, "the server said", client_reply(client, i));
     return TURN_DONE;
 }
 
-static enum turn both_ok(struct client *client)
+/* What waits in line holds back what follows on its connection: side by side, nobody waits. */
+static void take_leases(struct client *client, unsigned count)
 {
-    return check_ok(client, 0) == TURN_DONE ? check_ok(client, 1) : TURN_FAILED;
+    for (unsigned i = 0; i < count; i++) {
+        struct names names = names_of(client, i);
+        if (count > 1)
+            SEND(client, "ACQUIRE", names.key, "60000");
+        else
+            SEND(client, "ACQUIRE", names.key, "60000", "WAIT", "60000");
+    }
+    for (unsigned i = 0; i < count; i++) {
+        struct names names = names_of(client, i);
+        SEND(client, "GET", names.key);
+    }
+}
+
+static enum turn give_leases_back(struct client *client, unsigned count)
+{
+    client->value++;
+    for (unsigned i = 0; i < count; i++) {
+        struct bytes grant = client_reply(client, i);
+        if (strncmp(grant.data, "*2\r\n:", 5) != 0)
+            return client_fail(client, "no grant", grant);
+        client->token = strtoull(grant.data + 5, NULL, 10);
+        struct names names = names_of(client, i);
+        SEND(client, "FENCED", names.number, "SET", names.key, names.value);
+        SEND(client, "RELEASE", names.key, names.number);
+    }
+    return client_await(client, 2 * count);
 }
 
 static enum turn lease_step(struct client *client)
 {
-    struct names names = names_of(client);
+    unsigned count = (unsigned)client->load->settings->pipeline;
 
     if (client->step == 0) {
-        SEND(client, "ACQUIRE", names.key, "60000", "WAIT", "60000");
-        SEND(client, "GET", names.key);
-        return client_await(client, 2);
+        take_leases(client, count);
+        return client_await(client, 2 * count);
     }
-    if (both_ok(client) == TURN_FAILED)
+    if (all_ok(client) == TURN_FAILED)
         return TURN_FAILED;
-    if (client->step > 1)
-        return TURN_DONE;
-    struct bytes grant = client_reply(client, 0);
-    if (strncmp(grant.data, "*2\r\n:", 5) != 0)
-        return client_fail(client, "no grant", grant);
-    client->token = strtoull(grant.data + 5, NULL, 10);
-    client->value++;
-    names = names_of(client);
-    SEND(client, "FENCED", names.number, "SET", names.key, names.value);
-    SEND(client, "RELEASE", names.key, names.number);
-    return client_await(client, 2);
+    return client->step > 1 ? TURN_DONE : give_leases_back(client, count);
 }
 
 static enum turn lock_step(struct client *client)
 {
-    struct names names = names_of(client);
+    struct names names = names_of(client, 0);
     char owner[48];
 
     snprintf(owner, sizeof owner, "%u:%s", client->number, names.value);
@@ -85,7 +102,7 @@ static enum turn lock_step(struct client *client)
         SEND(client, "GET", names.key);
         return client_await(client, 2);
     }
-    if (both_ok(client) == TURN_FAILED)
+    if (all_ok(client) == TURN_FAILED)
         return TURN_FAILED;
     if (client->step > 1) {
         client->value++;

@@ -369,13 +369,14 @@ static bool begin_all(struct load *load)
 bool load_run(struct load *load)
 {
     unsigned clients = (unsigned)load->settings->clients;
+    uint64_t seed = load->settings->seed > 0 ? (uint64_t)load->settings->seed : now_ns();
 
     load->poll = epoll_create1(EPOLL_CLOEXEC);
     load->clients = mem_zalloc(clients * sizeof *load->clients);
     for (unsigned i = 0; i < clients; i++) {
         struct client *client = &load->clients[i];
         *client = (struct client){.load = load, .number = i};
-        client->random = now_ns() * 2654435761ULL + i * 7919ULL + 1;
+        client->random = seed * 2654435761ULL + i * 7919ULL + 1;
         client->prepared = !load->work->prepare;
         client->value = load->acknowledged ? VALUE_FIRST : 0;
         load->ready += client->prepared;

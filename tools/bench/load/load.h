@@ -18,7 +18,7 @@ struct settings {
     const char *work, *record, *verify;
     const char *commands[COMMANDS_MAX]; /* of the work `resp` */
     const char *script;                 /* SHA1 of the unlock script */
-    int64_t command_count, port, clients, pipeline, keys, ops, duration_ms, rate, mix_percent;
+    int64_t command_count, port, clients, pipeline, keys, ops, duration_ms, rate, mix_percent, seed;
     bool hot, sequential;
 };
 

@@ -53,6 +53,7 @@ static const struct option_row rows[] = {
      "how long, where --ops is 0", NULL},
     NUMBER("rate", rate, 0, 10000000, "operations a second; 0: as fast as it goes"),
     NUMBER("mix", mix_percent, 0, 100, "percent of the first command; the rest is the second"),
+    NUMBER("seed", seed, 0, 1000000000, "draws the same keys and values again; 0: new ones"),
     FLAG("hot", hot, "all clients want one key"),
     FLAG("sequential", sequential, "{key} is one after the other"),
     TEXT("record", record, "FILE", "keep which value of each key was acknowledged last"),
