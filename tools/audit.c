@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/check.h"
+#include "fence/base/file.h"
 #include "fence/base/json.h"
 #include "fence/base/mem.h"
 #include "fence/base/uri.h"
@@ -78,13 +80,17 @@ static int compare_parts(const void *left, const void *right)
 
 static bool open_part(struct part *part, const char *name, struct failure *failure)
 {
-    char line[1024];
+    char line[1024], why[FILE_WHY_SIZE];
     struct chain_line read;
 
     part->name = name;
-    part->file = fopen(name, "re");
-    if (part->file == NULL ||
-        (fgets(line, sizeof line, part->file) == NULL && ferror(part->file))) {
+    int fd = file_open(name, NULL, why);
+    if (fd < 0) {
+        return failure_set(failure, "%s: %s", name, why);
+    }
+    part->file = fdopen(fd, "r");
+    check(part->file != NULL);
+    if (fgets(line, sizeof line, part->file) == NULL && ferror(part->file)) {
         return failure_set(failure, "%s: %s", name, strerror(errno));
     }
     if (chain_line_read((struct bytes){line, strcspn(line, "\n")}, &read)) {

@@ -3,11 +3,12 @@
  * a file or in the environment; whatever reads the list of processes must not need to see it. */
 #include "tools/cli.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/bytes.h"
+#include "fence/base/file.h"
 #include "proxy/client/target.h"
 #include "store/open.h"
 
@@ -25,28 +26,28 @@ static const char *environment(const char *name)
 static bool read_password(const char *path, const char *origin, char *password,
                           struct failure *failure)
 {
-    char line[PASSWORD_MAX + 3]; /* with CR LF, or one byte too many */
-    FILE *file = fopen(path, "re");
+    struct buf text = {0};
+    char why[FILE_WHY_SIZE];
 
-    if (file == NULL) {
-        return failure_set(failure, "%s %s: %s", origin, path, strerror(errno));
+    if (!file_read(path, PASSWORD_MAX + 2, &text, NULL, why)) { /* with CR LF */
+        return failure_set(failure, "%s %s: %s", origin, path, why);
     }
-    size_t len = fread(line, 1, sizeof line - 1, file);
-    bool failed = ferror(file) != 0;
-    (void)fclose(file);
-    if (len > 0 && line[len - 1] == '\n') {
+    size_t len = text.len;
+    if (len > 0 && text.data[len - 1] == '\n') {
         len--;
     }
-    if (len > 0 && line[len - 1] == '\r') {
+    if (len > 0 && text.data[len - 1] == '\r') {
         len--;
     }
-    line[len] = '\0';
-    if (failed || len == 0 || len > PASSWORD_MAX || strcspn(line, "\n") != len) {
-        return failure_set(failure, "%s %s: takes a file with one line of 1 to %d bytes", origin,
-                           path, PASSWORD_MAX);
+    text.data[len] = '\0';
+    bool good = len > 0 && len <= PASSWORD_MAX && strcspn(text.data, "\n") == len;
+    if (good) {
+        memcpy(password, text.data, len + 1);
     }
-    memcpy(password, line, len + 1);
-    return true;
+    explicit_bzero(text.data, text.len);
+    buf_free(&text);
+    return good || failure_set(failure, "%s %s: takes a file with one line of 1 to %d bytes",
+                               origin, path, PASSWORD_MAX);
 }
 
 /* The password that does not stand in the URI; "": there is none. */

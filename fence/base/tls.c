@@ -4,7 +4,6 @@
  * connection keeps no buffer (memory BIOs keep the largest they ever had). */
 #include "fence/base/tls.h"
 
-#include <errno.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "fence/base/check.h"
+#include "fence/base/file.h"
 #include "fence/base/mem.h"
 
 struct tls_context {
@@ -87,6 +87,8 @@ static BIO_METHOD *make_bio_method(void)
 
 /* Contexts. */
 
+enum { PEM_MAX = 4 << 20 }; /* bytes; a system's CAs have a fifth of a million */
+
 static bool is_set(const char *file)
 {
     return file != NULL && file[0] != '\0';
@@ -130,28 +132,81 @@ static const char *key_reason(void)
                        : "there is no private key in it";
 }
 
+/* The certificate, and behind it those that lead to its CA. */
+static bool use_chain(SSL_CTX *ssl, BIO *pem)
+{
+    X509 *cert = PEM_read_bio_X509_AUX(pem, NULL, no_password, NULL);
+    bool used = cert != NULL && SSL_CTX_use_certificate(ssl, cert) == 1;
+
+    X509_free(cert);
+    while (used && (cert = PEM_read_bio_X509(pem, NULL, no_password, NULL)) != NULL)
+        check(SSL_CTX_add0_chain_cert(ssl, cert) == 1);
+    unsigned long code = ERR_peek_last_error();
+    if (!used || ERR_GET_LIB(code) != ERR_LIB_PEM || ERR_GET_REASON(code) != PEM_R_NO_START_LINE)
+        return false;
+    ERR_clear_error(); /* that is the end of the file */
+    return true;
+}
+
+static bool use_key(SSL_CTX *ssl, BIO *pem)
+{
+    EVP_PKEY *key = PEM_read_bio_PrivateKey(pem, NULL, no_password, NULL);
+    bool used = key != NULL && SSL_CTX_use_PrivateKey(ssl, key) == 1;
+
+    EVP_PKEY_free(key);
+    return used;
+}
+
+/* Trust these CAs, heed their lists of what was revoked, and name them to clients. */
+static bool use_ca(SSL_CTX *ssl, BIO *pem)
+{
+    STACK_OF(X509_INFO) *all = PEM_X509_INFO_read_bio(pem, NULL, no_password, NULL);
+    X509_STORE *store = SSL_CTX_get_cert_store(ssl);
+    int found = 0;
+
+    for (int i = 0; i < sk_X509_INFO_num(all); i++) {
+        const X509_INFO *info = sk_X509_INFO_value(all, i);
+        if (info->x509 != NULL && X509_STORE_add_cert(store, info->x509) == 1 &&
+            SSL_CTX_add_client_CA(ssl, info->x509) == 1)
+            found++;
+        if (info->crl != NULL && X509_STORE_add_crl(store, info->crl) == 1)
+            found++;
+    }
+    if (found == 0 && all != NULL)
+        ERR_raise(ERR_LIB_X509, X509_R_NO_CERTIFICATE_OR_CRL_FOUND);
+    sk_X509_INFO_pop_free(all, X509_INFO_free);
+    return found > 0;
+}
+
+/* OpenSSL's own reading of files would wait for a pipe. */
+static bool load(SSL_CTX *ssl, const char *what, const char *path,
+                 bool (*use)(SSL_CTX *ssl, BIO *pem), const char *(*reason_of)(void),
+                 char why[TLS_WHY_MAX])
+{
+    char unread[FILE_WHY_SIZE];
+    struct buf text = {0};
+
+    if (!file_read(path, PEM_MAX, &text, NULL, unread))
+        return refuse(why, what, path, unread);
+    BIO *pem = BIO_new_mem_buf(text.data, (int)text.len);
+    check(pem != NULL);
+    bool used = use(ssl, pem) || refuse(why, what, path, reason_of());
+    BIO_free(pem);
+    explicit_bzero(text.data, text.len);
+    buf_free(&text);
+    return used;
+}
+
 static bool load_own(SSL_CTX *ssl, const struct tls_files *files, char why[TLS_WHY_MAX])
 {
-    const char *key = is_set(files->key) ? files->key : files->cert;
-
-    if (access(files->cert, R_OK) != 0) /* OpenSSL's own words for it are of no help */
-        return refuse(why, "certificate", files->cert, strerror(errno));
-    if (SSL_CTX_use_certificate_chain_file(ssl, files->cert) != 1)
-        return refuse(why, "certificate", files->cert, reason());
-    if (access(key, R_OK) != 0)
-        return refuse(why, "key", key, strerror(errno));
-    if (SSL_CTX_use_PrivateKey_file(ssl, key, SSL_FILETYPE_PEM) != 1)
-        return refuse(why, "key", key, key_reason());
-    return true;
+    return load(ssl, "certificate", files->cert, use_chain, reason, why) &&
+           load(ssl, "key", is_set(files->key) ? files->key : files->cert, use_key, key_reason,
+                why);
 }
 
 static bool load_ca(SSL_CTX *ssl, const char *ca, char why[TLS_WHY_MAX])
 {
-    if (access(ca, R_OK) != 0)
-        return refuse(why, "CA file", ca, strerror(errno));
-    if (SSL_CTX_load_verify_file(ssl, ca) != 1)
-        return refuse(why, "CA file", ca, reason());
-    return true;
+    return load(ssl, "CA file", ca, use_ca, reason, why);
 }
 
 static int on_new_session(SSL *ssl, SSL_SESSION *session)
@@ -231,7 +286,6 @@ static bool set_up_server(SSL_CTX *ssl, const struct tls_files *files, enum tls_
     }
     if (!load_ca(ssl, files->ca, why))
         return false;
-    SSL_CTX_set_client_CA_list(ssl, SSL_load_client_CA_file(files->ca));
     SSL_CTX_set_verify(ssl,
                        SSL_VERIFY_PEER |
                            (clients == TLS_CLIENTS_REQUIRED ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),

@@ -12,13 +12,13 @@
 #include "proxy/server/options.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <ini.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/file.h"
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "fence/base/nearest.h"
@@ -34,7 +34,7 @@
 #define STOCKADE_VERSION "0.1.0"
 #endif
 
-enum { FILE_LINE_MAX = 1024 };
+enum { FILE_LINE_MAX = 1024, FILE_MAX = 1 << 20 };
 
 /* Checks of values, before anything is opened. They return false and say in `why` what would be
  * right; the caller says what was given. */
@@ -321,8 +321,8 @@ static bool load_environment(struct options *options, char *const *env, struct b
  * of a line or behind a blank. A line that inih would cut silently is refused instead. */
 struct file_reading {
     struct options *options;
-    FILE *file;
-    const char *path; /* as messages show it */
+    struct bytes text; /* what is left */
+    const char *path;  /* as messages show it */
     int line;
     bool failed;
     struct buf *message;
@@ -351,17 +351,23 @@ static void file_refuse_name(struct file_reading *reading, const char *name)
 static char *read_line(char *out, int size, void *context)
 {
     struct file_reading *reading = context;
+    struct bytes *text = &reading->text, line = *text;
 
-    if (reading->failed || fgets(out, size, reading->file) == NULL)
+    if (reading->failed || text->len == 0)
         return NULL;
     reading->line++;
-    size_t len = strlen(out);
-    if ((len == 0 || out[len - 1] != '\n') && !feof(reading->file)) {
+    const char *end = memchr(text->data, '\n', text->len);
+    if (end != NULL)
+        line.len = (size_t)(end - text->data) + 1;
+    if (line.len >= (size_t)size || memchr(line.data, '\0', line.len) != NULL) {
         file_fail(reading, "the line is too long, or holds a zero byte");
         return NULL;
     }
-    size_t blanks = strspn(out, " \t");
-    memmove(out, out + blanks, len - blanks + 1);
+    *text = (struct bytes){line.data + line.len, text->len - line.len};
+    while (line.len > 0 && (*line.data == ' ' || *line.data == '\t'))
+        line = (struct bytes){line.data + 1, line.len - 1};
+    memcpy(out, line.data, line.len);
+    out[line.len] = '\0';
     return out;
 }
 
@@ -398,16 +404,16 @@ static const char *shown_path(const char *path, char *quoted, size_t size)
 
 static bool load_file(struct options *options, const char *path, struct buf *message)
 {
-    char quoted[256];
+    char quoted[256], why[FILE_WHY_SIZE];
+    struct buf text = {0};
     struct file_reading reading = {
         .options = options, .path = shown_path(path, quoted, sizeof quoted), .message = message};
 
-    reading.file = fopen(path, "re");
-    if (reading.file == NULL) {
-        buf_printf(message, "%s %s: %s", options_origin(options, OPTION_CONFIG), reading.path,
-                   strerror(errno));
+    if (!file_read(path, FILE_MAX, &text, NULL, why)) {
+        buf_printf(message, "%s %s: %s", options_origin(options, OPTION_CONFIG), reading.path, why);
         return false;
     }
+    reading.text = buf_bytes(&text);
     ini_use_stack = false;
     ini_max_line = ini_initial_alloc = FILE_LINE_MAX;
     ini_allow_multiline = false;
@@ -417,12 +423,7 @@ static bool load_file(struct options *options, const char *path, struct buf *mes
         reading.line = wrong_line;
         file_fail(&reading, "expected name = value");
     }
-    if (ferror(reading.file) && !reading.failed) {
-        buf_printf(message, "%s %s: cannot be read", options_origin(options, OPTION_CONFIG),
-                   reading.path);
-        reading.failed = true;
-    }
-    fclose(reading.file);
+    buf_free(&text);
     return !reading.failed;
 }
 

@@ -2,7 +2,6 @@
 /* See process.h. */
 #include "proxy/server/process.h"
 
-#include <errno.h>
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fence/base/file.h"
 #include "fence/base/mem.h"
 #include "fence/base/uri.h"
 
@@ -128,29 +128,16 @@ void process_usage(struct engine_usage *usage)
 static bool read_secrets(const char *path, size_t max, const struct log *log, struct buf *text,
                          char *why, size_t why_size)
 {
-    struct stat status;
-    FILE *file = fopen(path, "re");
+    char reason[FILE_WHY_SIZE];
+    mode_t mode;
 
-    if (file == NULL) {
-        snprintf(why, why_size, "%s", strerror(errno));
+    if (!file_read(path, max, text, &mode, reason)) {
+        text_print(why, why_size, "%s", reason);
         return false;
     }
-    (void)setvbuf(file, NULL, _IONBF, 0); /* a buffer would keep it */
-    buf_reserve(text, max + 1);
-    text->len = fread(text->data, 1, max + 1, file);
-    bool failed = ferror(file) != 0;
-    if (fstat(fileno(file), &status) == 0 && (status.st_mode & (S_IRGRP | S_IROTH)) != 0)
+    if ((mode & (S_IRGRP | S_IROTH)) != 0)
         log_warn(log, "%s can be read by others than its owner: chmod 600", path);
-    fclose(file);
-    if (failed)
-        snprintf(why, why_size, "it cannot be read");
-    else if (text->len > max)
-        snprintf(why, why_size, "it has more than %zu bytes", max);
-    else
-        return true;
-    explicit_bzero(text->data, text->len);
-    buf_free(text);
-    return false;
+    return true;
 }
 
 static char *take_line(struct buf *text)

@@ -22,8 +22,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fence/base/check.h"
+#include "fence/base/file.h"
 #include "fence/base/mem.h"
 #include "store/open.h"
 #include "store/postgresql/apart.h"
@@ -212,6 +214,28 @@ static void complain(const char *error, char *why, size_t why_size)
                    "[?name=value&...], as libpq reads it");
 }
 
+/* libpq opens the files that a URI names by itself, and would wait for a pipe. One that is not
+ * there it tells about, or does without. */
+static bool files_are_ordinary(const PQconninfoOption *options, char *why, size_t why_size)
+{
+    static const char *const named[] = {"sslcert", "sslkey", "sslrootcert", "sslcrl", "passfile"};
+    char reason[FILE_WHY_SIZE];
+
+    for (const PQconninfoOption *option = options; option->keyword != NULL; option++)
+        for (size_t i = 0; i < sizeof named / sizeof *named; i++) {
+            if (option->val == NULL || strcmp(option->keyword, named[i]) != 0 ||
+                access(option->val, F_OK) != 0)
+                continue;
+            int fd = file_open(option->val, NULL, reason);
+            if (fd < 0) {
+                text_print(why, why_size, "%s %s: %s", named[i], option->val, reason);
+                return false;
+            }
+            close(fd);
+        }
+    return true;
+}
+
 bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
 {
     struct libpq pq;
@@ -222,9 +246,10 @@ bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
     PQconninfoOption *options = pq.PQconninfoParse(uri, &error);
     if (options == NULL)
         complain(error, why, why_size);
+    bool valid = options != NULL && files_are_ordinary(options, why, why_size);
     pq.PQconninfoFree(options);
     pq.PQfreemem(error);
-    return options != NULL;
+    return valid;
 }
 
 static void init_reach(struct pg_store *store, struct reach *reach, enum pg_connection connection,

@@ -271,8 +271,10 @@ bool copy_is_sound(sqlite3 *db, const char *path, const struct maintenance_watch
 static bool is_database(const char *path)
 {
     sqlite3 *db = NULL;
-    int code = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL);
 
+    if (db_is_special(path))
+        return true;
+    int code = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL);
     if (code == SQLITE_OK)
         code = db_exec(db, "PRAGMA schema_version");
     sqlite3_close(db);

@@ -98,6 +98,13 @@ int db_int64(sqlite3 *db, const char *sql, int64_t *value)
     return sqlite3_finalize(stmt);
 }
 
+bool db_is_special(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
 sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size)
 {
     int flags =
@@ -108,6 +115,10 @@ sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size
 
     if (path[0] == '\0') {
         snprintf(why, why_size, "the path of the store is empty");
+        return NULL;
+    }
+    if (db_is_special(path)) {
+        snprintf(why, why_size, "cannot open %s: it is not an ordinary file", path);
         return NULL;
     }
     if (at_work && (vfs = wal_vfs_new(mode == DB_WRITER)) == NULL) {

@@ -3,6 +3,7 @@
  * people choose there is crypt(3), which takes long on purpose. What crypt has found right is known
  * again by a keyed hash, under a random key of its own, which never leaves this process. */
 #include <crypt.h>
+#include <ctype.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -41,13 +42,40 @@ void acl_remove_password(struct acl_user *user, const unsigned char hash[ACL_HAS
     }
 }
 
+/* crypt_checksalt() looks at the first letters only, and who could not log in would not know why.
+ * All these forms end in a hash of a fixed length, behind as many $ as the method has. */
+static bool has_form(const char *text)
+{
+    static const struct {
+        const char *begin;
+        size_t hash_len, least, most; /* of $ */
+    } forms[] = {
+        {"$y$", 43, 4, 4},  {"$gy$", 43, 4, 4},   {"$7$", 43, 3, 3},   {"$6$", 86, 3, 4},
+        {"$5$", 43, 3, 4},  {"$2a$", 53, 3, 3},   {"$2b$", 53, 3, 3},  {"$2x$", 53, 3, 3},
+        {"$2y$", 53, 3, 3}, {"$sha1$", 28, 4, 4}, {"$md5$", 22, 3, 4}, {"$md5,", 22, 3, 4},
+        {"$1$", 22, 3, 3},  {"$3$$", 32, 3, 3},
+    };
+    size_t form = 0, dollars = 0;
+
+    for (const char *c = text; *c != '\0'; c++) {
+        if (!isalnum((unsigned char)*c) && strchr("./$=,", *c) == NULL)
+            return false;
+        dollars += *c == '$';
+    }
+    while (form < sizeof forms / sizeof *forms &&
+           strncmp(text, forms[form].begin, strlen(forms[form].begin)) != 0)
+        form++;
+    return form < sizeof forms / sizeof *forms && dollars >= forms[form].least &&
+           dollars <= forms[form].most && strlen(strrchr(text, '$') + 1) == forms[form].hash_len;
+}
+
 bool acl_add_crypt(struct acl_user *user, struct bytes text)
 {
     char *copy = mem_alloc(text.len + 1);
 
     memcpy(copy, text.data, text.len);
     copy[text.len] = '\0';
-    int known = text.len > 1 && copy[0] == '$' ? crypt_checksalt(copy) : CRYPT_SALT_INVALID;
+    int known = has_form(copy) ? crypt_checksalt(copy) : CRYPT_SALT_INVALID;
     if (known == CRYPT_SALT_INVALID || known == CRYPT_SALT_METHOD_DISABLED) {
         free(copy);
         return false;

@@ -2,10 +2,15 @@
 /* A file of users, word by word: who may do what, what is refused, and what is shown of it. */
 #include "tests/unit/test.h"
 
+#include <crypt.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "proxy/engine/acl/acl.h"
 #include "proxy/engine/acl/log.h"
+
+#define A63 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define A64 A63 "a"
 
 static struct acl *parse(const char *text)
 {
@@ -116,10 +121,63 @@ TEST(what_is_no_file_of_users_is_told)
     assert_wrong("user a %R\n", "no pattern of keys");
     assert_wrong("user a >\n", "1 to 512 bytes");
     assert_wrong("user a #ABC\n", "64 lower-case");
+    assert_wrong("user a #" A64 "0\n", "64 lower-case");
+    assert_wrong("user a\nuser b #A" A63 "\n",
+                 "line 2: behind # there have to be the 64 lower-case");
     assert_wrong("user a crypt:$9$x\n", "crypt(3)");
+    assert_wrong("user a crypt:\n", "crypt(3)");
+    assert_wrong("user a crypt:ab01FAX.bQRSU\n", "crypt(3)"); /* DES: eight bytes count */
     assert_wrong("user a (+get ~k)\n", "selectors");
     assert_wrong("user a maybe\n", "'maybe' is no rule");
     assert_wrong("users a\n", "begins with: user");
+}
+
+static void assert_crypt(const char *hash, bool right)
+{
+    char line[512], why[ACL_WHY_SIZE];
+
+    snprintf(line, sizeof line, "user a on\nuser b on crypt:%s\n", hash);
+    struct acl *acl = acl_parse(bytes_of(line), commands, commands_count, why);
+    if ((acl != NULL) != right)
+        fail_msg("%s: %s", hash, acl != NULL ? "taken" : why);
+    if (acl != NULL)
+        acl_drop(acl);
+    else
+        assert_non_null(strstr(why, "line 2: what is behind crypt: is no hash"));
+}
+
+TEST(a_hash_of_crypt_is_whole)
+{
+    static const char *const methods[] = {"$y$",  "$gy$", "$7$",   "$6$",  "$5$",
+                                          "$2b$", "$2y$", "$sha1", "$md5", "$1$"};
+
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) {
+        struct crypt_data data = {0};
+        const char *salt =
+            crypt_gensalt(methods[i], strchr(methods[i], '2') != NULL ? 4 : 1, NULL, 0);
+        if (salt == NULL) /* not on this system */
+            salt = crypt_gensalt(methods[i], 0, NULL, 0);
+        assert_non_null(salt);
+        char hash[256], changed[260];
+        snprintf(hash, sizeof hash, "%s", crypt_r("secret", salt, &data));
+        assert_crypt(hash, true);
+        snprintf(changed, sizeof changed, "%s.", hash);
+        assert_crypt(changed, false);
+        snprintf(changed, sizeof changed, "%.*s", (int)strlen(hash) - 1, hash);
+        assert_crypt(changed, false);
+        snprintf(changed, sizeof changed, "%s", salt);
+        assert_crypt(changed, false);
+        snprintf(changed, sizeof changed, "%s", hash);
+        *strrchr(changed, '$') = '.';
+        assert_crypt(changed, false);
+        snprintf(changed, sizeof changed, "%s", hash);
+        changed[strlen(changed) - 1] = ':';
+        assert_crypt(changed, false);
+    }
+    assert_crypt("$6$rounds=1000$salt$" A64 "aaaaaaaaaaaaaaaaaaaaaa", true);
+    assert_crypt("$y$nonsense", false);
+    assert_crypt("$6$nonsense", false);
+    assert_crypt("$2b$12$nonsense", false);
 }
 
 TEST(a_pattern_has_a_limit)
