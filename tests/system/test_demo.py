@@ -16,6 +16,7 @@ from harness.demo import baskets, in_postgresql, table
 from harness.lax import LaxServer
 from harness.limits import BUILD, patience, wait_until, within
 from harness.programs import read_until
+from harness.report import report
 from harness.tool import Tool
 
 PIECES = 8 * 20
@@ -188,9 +189,14 @@ def sql_tool():
 
 
 def test_in_postgresql_the_plain_lock_oversells_and_the_guard_refuses_what_is_late(sql_tool):
+    page = sql_tool.folder.parent / "sale.html"
     shown = sql_tool.output("demo", "oversell", "--store", "postgresql", "--stock", 20,
-                            "--stops", 2, timeout=100)
+                            "--stops", 2, "--report", page, timeout=100)
     rows = in_postgresql(shown)
+    ways = {way["title"]: way for way in report(page)["ways"]}
+    assert list(ways) == list(rows)
+    for title, row in rows.items():
+        assert (ways[title]["stale"], ways[title]["refused"]) == (row.tried, row.refused)
     assert list(rows) == ["plain lock", "row lock", "version column", "Stockade's guard"]
     plain, row, version, guard = rows.values()
     assert plain.oversold == plain.sold - 20 > 0 and plain.tried > 0 and plain.refused == 0

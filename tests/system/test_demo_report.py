@@ -117,7 +117,7 @@ def test_events_beyond_the_bound_are_counted(tool, tmp_path):
     shown = tool.output("demo", "oversell", "--report", page, "--contender", "decrement", "--work",
                         0, "--stock", 23000, "--stops", 0)
     [way] = report(page)["ways"]
-    assert table(shown)["atomic decrement"].sold == way["sold"] == 23000
+    assert table(shown)["atomic decrement"].sold == way["pieces"] == 23000
     assert len(way["events"]) == EVENTS_MAX and way["dropped"] > 3 * 23000 - EVENTS_MAX
 
 

@@ -197,19 +197,23 @@ static void print_table(struct run *run, const struct sale_result *results, size
 
 /* The report. */
 
+/* The page has one set of names, whatever a demo calls its columns. */
 static void report_sale(struct run *run, const struct sale_result *result)
 {
-    const struct demo *demo = run->sale->demo;
-    int64_t numbers[COLUMNS_MAX] = {0};
+    const struct {
+        const char *name;
+        int64_t number;
+    } figures[] = {{"pieces", result->pieces},     {"left", result->left},
+                   {"oversold", result->oversold}, {"twice", result->twice},
+                   {"stale", result->stale_tried}, {"refused", result->stale_refused}};
 
-    demo->numbers(result, numbers);
     buf_append_text(&run->json, run->json.len > 0 ? ",\n{\"title\": " : "{\"title\": ");
     json_string(&run->json, bytes_of(result->contender->title));
     buf_printf(&run->json, ", \"stockade\": %s, \"right\": %s, \"took_ms\": %" PRId64,
                result->contender->uses_stockade ? "true" : "false",
                result->is_right ? "true" : "false", result->took_ms);
-    for (size_t i = 0; demo->heads[i] != NULL; i++) {
-        buf_printf(&run->json, ", \"%s\": %" PRId64, demo->heads[i], numbers[i]);
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+        buf_printf(&run->json, ", \"%s\": %" PRId64, figures[i].name, figures[i].number);
     }
     buf_append_text(&run->json, ",\n");
     trace_json(run->sale->trace, &run->json);

@@ -226,27 +226,34 @@ function draw(data, way, sales, width, n) {
 
 // What is said about a way.
 function verdictOf(data, way) {
+  const figure = name => {
+    if (!Number.isInteger(way[name])) {
+      throw new Error(`the data of "${way.title}" have no number "${name}"`);
+    }
+    return way[name];
+  };
+  const dropped = figure("dropped");
   if (data.demo === "replay") {
-    return `${way.lines} lines: ${way.sales} sales, ${way.returns} returns. ${way.refused} writes` +
-      ` were stale; all were refused, and done again.${way.right ? " The books balance." : ""}` +
-      (way.dropped > 0 ? ` ${way.dropped} events more are not shown.` : "");
+    return `${figure("lines")} lines: ${figure("sales")} sales, ${figure("returns")} returns.` +
+      ` ${figure("refused")} writes were stale; all were refused, and done again.` +
+      `${way.right ? " The books balance." : ""}` +
+      (dropped > 0 ? ` ${dropped} events more are not shown.` : "");
   }
-  const pieces = way.sold ?? way.pieces;
-  const stale = way["stale writes tried"] ?? way.stale;
-  const said = [`${pieces} pieces sold of ${data.stock * data.skus}.`];
-  if (way.oversold > 0) {
-    said.push(`${way.oversold} were sold that were not there.`);
+  const stale = figure("stale"), refused = figure("refused");
+  const said = [`${figure("pieces")} pieces sold of ${data.stock * data.skus}.`];
+  if (figure("oversold") > 0) {
+    said.push(`${figure("oversold")} were sold that were not there.`);
   }
-  if (way["sold twice"] > 0) {
-    said.push(`${way["sold twice"]} left the stock and were sold to nobody.`);
+  if (figure("twice") > 0) {
+    said.push(`${figure("twice")} left the stock and were sold to nobody.`);
   }
   if (way.right) {
     said.push("The books balance.");
   }
   said.push(stale === 0 ? "No write was stale." :
-    `${stale} writes were stale: ${way.refused} refused, ${stale - way.refused} got through.`);
-  if (way.dropped > 0) {
-    said.push(`${way.dropped} events more are not shown.`);
+    `${stale} writes were stale: ${refused} refused, ${stale - refused} got through.`);
+  if (dropped > 0) {
+    said.push(`${dropped} events more are not shown.`);
   }
   return said.join(" ");
 }
