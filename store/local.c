@@ -106,15 +106,19 @@ static bool is_foreign(const struct entry *entry)
 }
 
 /* Does the store know better than the entry? */
-static bool is_news(const struct entry *entry, const struct lease_record *record)
+static bool is_news(const struct entry *entry, const struct lease_record *record, int64_t now_ms)
 {
     if (!record->live)
         return false;
     if (entry == NULL || record->token > entry->token)
         return true;
-    return record->token == entry->token && !record->this_run &&
-           (memcmp(entry->nonce, record->nonce, LEASE_NONCE_LEN) != 0 ||
-            (is_foreign(entry) && record->change != entry->change));
+    if (record->token != entry->token || record->this_run)
+        return false;
+    if (memcmp(entry->nonce, record->nonce, LEASE_NONCE_LEN) != 0)
+        return true;
+    /* One of its own that is over here was renewed by another daemon, as the row has changed hands.
+     * Before that, this one may have renewed it since, and be about to write that down. */
+    return is_foreign(entry) ? record->change != entry->change : entry->until.at_ms <= now_ms;
 }
 
 /* Note another daemon's lease. Its time, and that of each renewal, counts from when it is first
@@ -138,7 +142,7 @@ static struct holder holder_of(struct local *local, const struct lease_call *cal
 {
     const struct lease_record *record = &call->record;
     struct entry *entry = find(local, call->resource);
-    bool news = is_news(entry, record);
+    bool news = is_news(entry, record, now_ms);
     struct holder holder = {0};
 
     if (news && record->earlier_run) {

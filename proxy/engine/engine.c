@@ -19,6 +19,10 @@
 #include "proxy/engine/sweep.h"
 #include "proxy/engine/write/plan.h"
 
+/* So many timers fire in a turn, since a million leases may end in one millisecond. The others do
+ * in the next turn, which is due at once. */
+enum { TIMERS_MAX = 512 };
+
 static void session_closed(struct session *session)
 {
     queue_session_closed(session);
@@ -53,6 +57,7 @@ struct engine *engine_new(const struct engine_options *options)
     engine->started_wall_us = clock_wall_us(options->clock);
     held_init(engine);
     release_init(engine);
+    engine->earlier = earlier_new(engine);
     queue_init(engine);
     engine->history = history_new(options->history_max, options->clock);
     engine->notes = notes_new(engine);
@@ -77,6 +82,7 @@ void engine_free(struct engine *engine)
     engine->draining = true; /* who leaves the line wakes nobody */
     held_free(engine);
     release_free(engine);
+    earlier_free(engine->earlier);
     queue_free(engine);
     check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
     check(engine->replies.bytes == 0 && engine->reads_weight == 0);
@@ -108,7 +114,9 @@ void engine_turn(struct engine *engine)
     int64_t now_ms = engine_read_clock_us(engine) / 1000;
     struct heap_node *due;
 
-    while ((due = heap_first(&engine->timers)) != NULL && due->at_ms <= now_ms) {
+    for (int fired = 0;
+         fired < TIMERS_MAX && (due = heap_first(&engine->timers)) != NULL && due->at_ms <= now_ms;
+         fired++) {
         struct timer *timer = list_entry(due, struct timer, node);
         heap_remove(&engine->timers, due);
         timer->fire(timer);

@@ -67,11 +67,12 @@ struct engine_options {
     struct lease_provider *provider; /* borrowed; outlives the engine */
     const struct clock *clock;
     const struct chance *chance;
-    const struct log *log;    /* may be NULL */
-    struct audit audit;       /* borrowed; may be empty */
-    struct acl *acl;          /* the users (acl/acl.h); the engine's from now on */
-    bool unfenced_writes;     /* --unfenced-writes allow */
-    int64_t sql_limit_ms;     /* one SQL statement's time */
+    const struct log *log; /* may be NULL */
+    struct audit audit;    /* borrowed; may be empty */
+    struct acl *acl;       /* the users (acl/acl.h); the engine's from now on */
+    bool unfenced_writes;  /* --unfenced-writes allow */
+    bool watch_earlier;    /* watch leases from before the start, where nobody shares the store */
+    int64_t sql_limit_ms;  /* one SQL statement's time */
     int64_t receipts_keep_ms; /* receipts outlive their token by this */
     int64_t forget_ms;        /* resources unused for so long are removed; 0: never */
     size_t sessions_max;      /* connections; one more is told so and closed */

@@ -282,6 +282,7 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
                  .usage = process_usage,
                  .context = (void *)(uintptr_t)daemon},
         .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
+        .watch_earlier = true,
         .sessions_max = daemon->connections_max,
         .limits = {.things = {[ACCOUNT_LEASES] = count_of(options, OPTION_MAX_LEASES),
                               [ACCOUNT_WAITERS] = count_of(options, OPTION_MAX_WAITERS)},

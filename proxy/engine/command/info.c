@@ -60,8 +60,8 @@ static void own_gauges(const struct engine *engine, struct gauges *gauges)
 {
     const struct gauge all[] = {
         {"connections", "Connections open", engine->sessions_count, false},
-        {"leases_held", "Leases that this daemon has granted and not seen end", engine->held.count,
-         false},
+        {"leases_held", "Leases that this daemon has granted or renewed, and not seen end",
+         engine->held.count, false},
         {"waiters", "ACQUIREs that wait in line", engine->waiters, false},
         {"subscribers", "Connections that have subscribed", engine->pubsub.subscribers, false},
         {"subscriptions", "Their channels and patterns", engine->pubsub.subscriptions, false},

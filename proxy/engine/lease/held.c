@@ -3,7 +3,7 @@
  * their connection. Nothing is decided here: the lease service says whether a lease is over, and
  * the store whether its token is good.
  *
- *   confirmed ──▶ held ──timer, news──▶ asking the service ──held still──▶ held
+ *   confirmed ──▶ held ──timer, news──▶ asking store, service ──held still──▶ held
  *     ▲            │                            └──free, another's──▶ expired, or ended elsewhere
  *     │            └──released, revoked, granted to another──▶ gone          │
  *     └──────────────────────────── taken back by a renewal ─────────────────┘
@@ -24,7 +24,10 @@
 #include "proxy/engine/scope.h"
 #include "proxy/engine/session/events.h"
 
-enum { WARNING_MS = 60000 }; /* between two that say the same */
+enum {
+    WARNING_MS = 60000, /* between two that say the same */
+    ASK_AGAIN_MS = 100, /* the store had too much to do to say whether a lease is over */
+};
 
 /* There may be a million: small. */
 struct held {
@@ -45,12 +48,12 @@ struct held {
 };
 _Static_assert(LEASE_TTL_MAX_MS <= INT32_MAX, "ttl_ms fits");
 
-/* The service is asked whether a lease is over. Outlives an entry that goes meanwhile. */
+/* Store and service are asked whether a lease is over: another daemon may have renewed it, or ended
+ * it. Outlives an entry that goes meanwhile. */
 struct query {
-    struct engine *engine;
     struct held *held;       /* NULL: gone */
     bool suspected, revoked; /* another daemon says that it has ended: how */
-    struct lease_call call;
+    struct lease_view view;
     char name[];
 };
 
@@ -192,34 +195,45 @@ static void expire(struct held *held, bool taken)
     drop(held);
 }
 
-static void on_answer(struct lease_call *call)
+/* What the query has found out, of a lease that is held as far as was known here. */
+static void judge(struct held *held, const struct query *query)
 {
-    struct query *query = list_entry(call, struct query, call);
-    struct engine *engine = query->engine;
-    struct held *held = query->held;
-    bool still = held != NULL && call->answer == LEASE_HELD && call->answer_token == held->token;
-    bool ended = query->suspected && (call->answer == LEASE_HELD || call->answer == LEASE_FREE);
-    bool revoked = query->revoked;
-    int64_t answer_ttl_ms = call->answer_ttl_ms;
+    const struct lease_view *view = &query->view;
+    struct engine *engine = view->engine;
+    bool over = engine_now_ms(engine) >= held->until_ms, known = view->error == STK_OK;
+    bool newest = known && view->row.fence.token == held->token;
+    bool retired = newest && view->row.fence.state != FENCE_LIVE;
+    bool still = newest && view->held && view->call.answer_token == held->token;
 
-    engine->requests_open--;
-    free(query);
-    if (held == NULL)
-        return;
-    held->query = NULL;
-    if (ended && !still) {
-        end(held, revoked, NULL, BYTES_LITERAL(""));
-        return;
-    }
-    if (engine_now_ms(engine) >= held->until_ms) {
-        if (!still) {
-            expire(held, false);
-            return;
+    if (over && view->error == STK_BUSY) {
+        timer_set(engine, &held->timer, engine_now_ms(engine) + ASK_AGAIN_MS);
+    } else if (retired) {
+        end(held, view->row.fence.state == FENCE_REVOKED, NULL, BYTES_LITERAL(""));
+    } else if (query->suspected && known && !still) {
+        end(held, query->revoked, NULL, BYTES_LITERAL(""));
+    } else if (over && !still) {
+        expire(held, false);
+    } else {
+        if (over) { /* renewed elsewhere */
+            held->until_ms = engine_now_ms(engine) + view->left_ms;
+            history_renewed(held->entry, held->until_ms);
         }
-        held->until_ms = engine_now_ms(engine) + answer_ttl_ms; /* renewed elsewhere */
-        history_renewed(held->entry, held->until_ms);
+        timer_set(engine, &held->timer, held->until_ms + 1);
     }
-    timer_set(engine, &held->timer, held->until_ms + 1);
+}
+
+static void on_seen(struct lease_view *view)
+{
+    struct query *query = list_entry(view, struct query, view);
+    struct held *held = query->held;
+
+    view->engine->requests_open--;
+    if (held != NULL) {
+        held->query = NULL;
+        judge(held, query);
+    }
+    buf_free(&view->owner);
+    free(query);
 }
 
 static void ask(struct held *held, bool suspected, bool revoked)
@@ -227,19 +241,15 @@ static void ask(struct held *held, bool suspected, bool revoked)
     struct engine *engine = engine_of(held);
     struct query *query = mem_zalloc(sizeof *query + held->name_len);
     memcpy(query->name, held->bytes, held->name_len);
-    query->engine = engine;
     query->held = held;
     query->suspected = suspected;
     query->revoked = revoked;
-    query->call = (struct lease_call){
-        .verb = LEASE_QUERY,
-        .resource = {query->name, held->name_len},
-        .token = held->token,
-        .record = {.token = held->token, .live = true, .this_run = true, .ttl_ms = held->ttl_ms},
-        .done = on_answer};
+    query->view.engine = engine;
+    query->view.resource = (struct bytes){query->name, held->name_len};
+    query->view.on_end = on_seen;
     held->query = query;
     engine->requests_open++;
-    lease_ask(engine->options.provider, &query->call);
+    lease_view_start(&query->view);
 }
 
 static void on_timer(struct timer *timer)
@@ -356,10 +366,11 @@ static void begin(struct held *held, const struct grant *grant)
 
     if (history_resumed(history, grant->resource, grant->token, held->until_ms, &held->entry))
         held->granted_ms = held->entry->granted_ms;
-    else if (grant->by != GRANT_RENEWAL)
+    else if (grant->by < GRANT_RENEWAL)
         history_granted(history, grant->resource, grant->token, grant->ttl_ms, grant->until_ms,
                         scope_name(grant->owner), session_client(grant->holder), &held->entry);
-    audit_beginning(engine, grant);
+    if (grant->by != GRANT_FOUND)
+        audit_beginning(engine, grant);
     if (is_taken_back(grant))
         publish(held, EVENT_RESUMED, BYTES_LITERAL(""));
 }
@@ -367,7 +378,7 @@ static void begin(struct held *held, const struct grant *grant)
 bool held_confirmed(struct engine *engine, const struct grant *grant)
 {
     struct held *held = find(engine, grant->resource);
-    bool renewed = grant->by == GRANT_RENEWAL;
+    bool renewed = grant->by >= GRANT_RENEWAL;
 
     if (held != NULL && held->token > grant->token)
         return true; /* it has ended since */
@@ -414,6 +425,7 @@ void held_released(const struct release *release)
         end(held, revoked, release, release->reason);
         return;
     }
+    engine->strangers_ended++;
     audit_end(engine, NULL, release, revoked ? HISTORY_REVOKED : HISTORY_RELEASED);
     events_publish(engine, &(struct event){.kind = revoked ? EVENT_REVOKED : EVENT_RELEASED,
                                            .resource = release->resource,

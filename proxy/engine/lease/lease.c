@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "fence/base/check.h"
+#include "proxy/engine/scope.h"
 
 void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN + 1])
 {
@@ -37,6 +38,17 @@ struct session *lease_connection(struct engine *engine, const struct lease_recor
             return session;
     }
     return NULL;
+}
+
+struct account *lease_account(struct engine *engine, struct bytes owner)
+{
+    struct bytes user = scope_user(owner);
+    char name[ACL_USER_MAX + 1];
+
+    if (user.len == 0)
+        return account_of(engine, ACL_DEFAULT_USER);
+    snprintf(name, sizeof name, "%.*s", (int)user.len, user.data);
+    return account_of(engine, name);
 }
 
 enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool writes,

@@ -8,8 +8,9 @@
  *     │        │         │
  *     └────────┼─────────┴──▶ RELEASE, REVOKE
  *              ▼                    │
- *            held.c  ◀──────────────┤     leases granted here: events, EPHEMERAL, expiry
- *              │                    │     (elsewhere.c: those that other daemons hold)
+ *            held.c  ◀──────────────┤     leases confirmed here: events, EPHEMERAL, expiry
+ *              │                    │     (earlier.c: those from before the start;
+ *              │                    │     elsewhere.c: those that other daemons hold)
  *              ▼                    │
  *            line.c  ◀──────────────┘     who waits for a resource, in order
  *              ▼
@@ -46,6 +47,8 @@ void lease_nonce(struct bytes owner, bool anonymous, char nonce[LEASE_NONCE_LEN 
 /* Return the connection that took the lease last, where it is one of this daemon's and still open;
  * else NULL. */
 struct session *lease_connection(struct engine *engine, const struct lease_record *record);
+/* Return the account of the user whose name is in the owner's, kept for the caller. */
+struct account *lease_account(struct engine *engine, struct bytes owner);
 /* What a receipt remembers of a lease command besides its resource. */
 uint64_t lease_fingerprint(const char *command, struct bytes owner);
 /* Read a resource's row, and of its newest grant what a lease service may have to know. On the
@@ -131,6 +134,7 @@ enum grant_by {
     GRANT_NEW,     /* its token is new */
     GRANT_ENTRY,   /* its owner had this very lease already: entered again, or a repeat */
     GRANT_RENEWAL, /* its holder lives */
+    GRANT_FOUND,   /* it is from before the daemon's start, and lives still */
 };
 
 /* A lease as the store and the lease service have confirmed it just now. */
@@ -188,6 +192,12 @@ void held_forget_session(struct session *session,
                          void (*each)(struct session *, struct bytes resource, int64_t token));
 /* News from other daemons, see lease_provider_watch. `context` is the engine. */
 void held_on_news(void *context, const struct lease_news *news);
+
+/* earlier.c: leases from before the daemon's start. */
+
+/* Find them, a few at a time, where the daemon has the store to itself; else NULL. */
+struct earlier *earlier_new(struct engine *engine);
+void earlier_free(struct earlier *earlier);
 
 /* release.c: a token ends. The store retires it (or counts one hold less), then the lease service
  * lets go, then who waits is woken. */

@@ -13,13 +13,11 @@
  * - One that this daemon does not know (it had expired, or is of another daemon or an earlier run)
  * is watched from then on, and so counts among its user's. Who may have no more is told BUSY,
  * unless the lease is live: then it takes nothing from anybody. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
-#include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
 
 #define ROUNDS_MAX 3
@@ -252,8 +250,6 @@ static void meet(struct renewal *renewal)
 {
     struct engine *engine = renewal->engine;
     struct stranger *stranger = renewal->stranger;
-    struct bytes user = scope_user(buf_bytes(&stranger->owner));
-    char name[ACL_USER_MAX + 1];
 
     if (is_orphaned(renewal)) {
         release_owe(engine, renewal->resource, renewal->token, (uint64_t)renewal->record.connection,
@@ -261,10 +257,8 @@ static void meet(struct renewal *renewal)
         end(renewal, STK_STALE, NULL);
         return;
     }
-    if (stranger->account == NULL) {
-        snprintf(name, sizeof name, "%.*s", (int)user.len, user.len > 0 ? user.data : "");
-        stranger->account = account_of(engine, user.len > 0 ? name : ACL_DEFAULT_USER);
-    }
+    if (stranger->account == NULL)
+        stranger->account = lease_account(engine, buf_bytes(&stranger->owner));
     if (!stranger->reserved)
         stranger->reserved = account_take(stranger->account, ACCOUNT_LEASES, stranger->why);
     if (stranger->reserved)

@@ -260,3 +260,181 @@ EITHER_TEST(a_daemon_may_end_while_a_release_is_owed)
     assert_true(engine_idle(world->engine));
     set_full(world, false);
 }
+
+/* With local: the store alone tells what other daemons on it do. */
+
+struct elsewhere {
+    struct store_op op;
+    int64_t ttl_ms;
+    enum fence_state state;
+};
+
+static enum stk_error change_run(struct store_op *op, struct store_txn *txn)
+{
+    const struct elsewhere *elsewhere = list_entry(op, struct elsewhere, op);
+    struct resource row;
+    struct lease lease;
+    enum stk_error error = txn_resource(txn, BYTES_LITERAL("k"), &row);
+
+    if (error == STK_OK)
+        error = txn_lease(txn, &row, &lease);
+    lease.session = 7;
+    lease.connection = 0;
+    lease.ttl_ms = elsewhere->ttl_ms;
+    lease.holds = elsewhere->state == FENCE_LIVE;
+    row.fence.state = elsewhere->state;
+    return error == STK_OK ? lease_rewrite(txn, &row, &lease) : error;
+}
+
+static void ignore_op(struct store_op *op)
+{
+    assert_int_equal(op->error, STK_OK);
+}
+
+/* Another daemon renews k, or ends it. */
+static void change_elsewhere(struct world *world, int64_t ttl_ms, enum fence_state state)
+{
+    struct elsewhere elsewhere = {.op = {.writes = true, .run = change_run, .done = ignore_op},
+                                  .ttl_ms = ttl_ms,
+                                  .state = state};
+
+    list_init(&elsewhere.op.link);
+    assert_int_equal(store_submit(world->store, &elsewhere.op), STK_OK);
+    world_settle(world);
+}
+
+LOCAL_TEST(a_lease_that_another_daemon_renews_in_the_store_has_not_expired)
+{
+    assert_says(world, 1, "ACQUIRE k 100", GRANT(1, 100));
+    world_pass(world, 50);
+    change_elsewhere(world, 500, FENCE_LIVE);
+    world_pass(world, 300);
+    assert_int_equal(world_counter(world, "leases_expired"), 0);
+    assert_true(is_watched(world, 1));
+    world_pass(world, 400);
+    assert_int_equal(world_counter(world, "leases_expired"), 1);
+}
+
+/* Nobody has told: it is found out when the lease should be over. */
+EITHER_TEST(a_lease_that_was_revoked_in_the_store_is_told_as_revoked)
+{
+    assert_says(world, 1, "ACQUIRE k 100", GRANT(1, 100));
+    assert_says(world, 1, "RENEW k 1 100 NOTIFY", ":100\r\n");
+    change_elsewhere(world, 100, FENCE_REVOKED);
+    world_pass(world, 200);
+    assert_heard(world, 1, LOST("$1\r\nk\r\n", "1\r\n", "$7\r\nrevoked\r\n"));
+    assert_int_equal(world_counter(world, "leases_expired"), 0);
+}
+
+/* Its end was not seen, and is not made up while the store says nothing. */
+EITHER_TEST(a_lease_is_asked_about_again_where_the_store_has_too_much_to_do)
+{
+    assert_says(world, 1, "ACQUIRE k 100", GRANT(1, 100));
+    set_full(world, true);
+    world_pass(world, 200);
+    assert_int_equal(world_counter(world, "leases_expired"), 0);
+    set_full(world, false);
+    world_pass(world, 200);
+    assert_int_equal(world_counter(world, "leases_expired"), 1);
+}
+
+/* From the start on, without a word from anybody. */
+
+static const struct engine_options from_the_start = {.watch_earlier = true};
+
+static void restart(struct world *world, int64_t session)
+{
+    store_memory_set_session(world->store, session);
+    world_restart_engine(world, 10);
+    world_settle(world);
+}
+
+static void assert_found(struct world *world)
+{
+    struct held_shown shown;
+
+    assert_says(world, 1, "ACQUIRE k 1000 OWNER me", GRANT(1, 1000));
+    assert_says(world, 1, "ACQUIRE gone 1000", GRANT(1, 1000));
+    assert_says(world, 1, "RELEASE gone 1", ":0\r\n");
+    restart(world, 2);
+    assert_true(is_watched(world, 1));
+    assert_true(held_find(world->engine, BYTES_LITERAL("k"), &shown));
+    assert_true(bytes_equal(shown.owner, BYTES_LITERAL("me")));
+    assert_null(shown.holder);
+    assert_says(world, 2, "REVOKE k", ":1\r\n");
+    assert_int_equal(world_counter(world, "leases_held"), 0);
+    assert_int_equal(world_counter(world, "leases_revoked"), 1);
+    assert_says(world, 1, "ACQUIRE j 100", GRANT(1, 100));
+    restart(world, 3);
+    assert_int_equal(world_counter(world, "leases_held"), 1);
+    world_pass(world, 200);
+    assert_int_equal(world_counter(world, "leases_held"), 0);
+    assert_int_equal(world_counter(world, "leases_expired"), 1);
+}
+
+WORLD_TEST(leases_from_before_the_start_are_found)
+{
+    world_renew(world, &from_the_start);
+    assert_found(world);
+}
+
+TEST(leases_from_before_the_start_are_found_with_local)
+{
+    struct world *world = world_new_local(&from_the_start);
+
+    assert_found(world);
+    world_free(world);
+}
+
+/* More than are looked at together; and whoever comes first is served. */
+WORLD_TEST(all_leases_from_before_the_start_are_found)
+{
+    char line[64];
+
+    world_renew(world, &from_the_start);
+    for (int i = 0; i < 500; i++) {
+        snprintf(line, sizeof line, "ACQUIRE k%d 60000", i);
+        assert_says(world, 1, line, GRANT(1, 60000));
+    }
+    store_memory_set_session(world->store, 2);
+    world_restart_engine(world, 10);
+    assert_says(world, 1, "RENEW k400 1 50000 NOTIFY", ":50000\r\n");
+    world_settle(world);
+    assert_int_equal(world_counter(world, "leases_held"), 500);
+    for (int i = 0; i < 500; i++) {
+        snprintf(line, sizeof line, "RELEASE k%d 1", i);
+        assert_says(world, 2, line, ":0\r\n");
+    }
+    assert_int_equal(world_counter(world, "leases_held"), 0);
+    assert_heard_begins(world, 1, "*4\r\n$13\r\nstockade:lost\r\n$4\r\nk400\r\n");
+}
+
+WORLD_TEST(leases_are_found_once_the_lease_service_is_back)
+{
+    world_renew(world, &from_the_start);
+    assert_says(world, 1, "ACQUIRE k 10000", GRANT(1, 10000));
+    lease_service_set_down(world->service, "test");
+    restart(world, 2);
+    world_pass(world, 2500);
+    assert_int_equal(world_counter(world, "leases_held"), 0);
+    lease_service_set_down(world->service, NULL);
+    world_pass(world, 1100);
+    assert_true(is_watched(world, 1));
+}
+
+/* While the lease service thinks about it. */
+WORLD_TEST(a_lease_that_ends_while_it_is_looked_for_is_not_found)
+{
+    world_renew(world, &from_the_start);
+    assert_says(world, 1, "ACQUIRE k 10000", GRANT(1, 10000));
+    store_memory_set_session(world->store, 2);
+    lease_service_set_late(world->service, 20);
+    world_restart_engine(world, 10);
+    lease_service_set_late(world->service, 20);
+    world_settle(world); /* the question is asked */
+    world_send(world, 1, "RELEASE k 1");
+    world_pass(world, 200);
+    lease_service_set_late(world->service, 0);
+    assert_heard(world, 1, ":0\r\n");
+    assert_int_equal(world_counter(world, "leases_held"), 0);
+}

@@ -204,6 +204,26 @@ PROVIDER_TEST(another_daemons_lease_ends_by_the_stores_time_where_it_has_one)
     assert_granted(ask(provider, LEASE_GRANT, bob, 0, &record), 36);
 }
 
+/* The row has changed hands since it was granted here. */
+PROVIDER_TEST(our_own_lease_that_another_daemon_has_renewed_is_held)
+{
+    struct lease_record record = remembered(THIS_RUN, 1, 1000);
+
+    assert_granted(ask(provider, LEASE_GRANT, ann, 0, NULL), 1);
+    now_ms += 900;
+    record.this_run = false;
+    record.change = 2;
+    assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 1,
+                100); /* a renewal may be on its way */
+    now_ms += 200;
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 1, 1000);
+    now_ms += 999;
+    assert_held(ask(provider, LEASE_GRANT, bob, 0, &record), 1, 1);
+    now_ms += 1;
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &record));
+    assert_granted(ask(provider, LEASE_GRANT, bob, 0, &record), 2);
+}
+
 PROVIDER_TEST(a_token_that_two_minted_at_once_is_whose_the_store_says)
 {
     const struct lease_record record = remembered(ANOTHER_DAEMON, 1, 300); /* ann's */
