@@ -34,6 +34,7 @@
 #ifndef STOCKADE_STORE_STORE_H
 #define STOCKADE_STORE_STORE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -80,6 +81,9 @@ struct store_op {
     struct list link; /* the store's own; so the next */
     int64_t waits_since_ms;
     uint64_t number; /* in the order in which they came */
+    /* It had to wait for another program's transaction. Good within `run`, and in `done`. */
+    bool found_locked;
+    _Atomic int64_t held_up_ms; /* the store's: for store_holds_up */
 };
 
 /* Does it take writes? */
@@ -130,6 +134,10 @@ struct store_impl {
     /* Run at most one batch of writes and one of reads, in a store without threads (a simulator, a
      * unit test). Return whether there was anything to do; store_collect delivers it. */
     bool (*step)(struct store *store);
+    /* Is this write, which was submitted, held up by a transaction that has what it is about locked
+     * right now, another program's or one of this store's own? Until that ends nobody else changes
+     * it, and of what was submitted for it later nothing comes first. NULL: none ever is. */
+    bool (*holds_up)(const struct store *store, const struct store_op *op);
     /* Is the outcome of a commit unknown? Then end the process without answering what is open. */
     bool (*lost)(const struct store *store);
     /* Return the number of this opening of the store for writing; rows remember under which
@@ -148,7 +156,9 @@ struct store_impl {
 #define store_hears(store)      ((store)->impl->listen != NULL)
 #define store_listen(store, on_freed, context)                                                     \
     (store_hears(store) ? (store)->impl->listen((store), (on_freed), (context)) : (void)0)
-#define store_step(store)    ((store)->impl->step(store))
+#define store_step(store) ((store)->impl->step(store))
+#define store_holds_up(store, op)                                                                  \
+    ((store)->impl->holds_up != NULL && (store)->impl->holds_up((store), (op)))
 #define store_lost(store)    ((store)->impl->lost(store))
 #define store_session(store) ((store)->impl->session(store))
 #define store_stats(store)   ((store)->impl->stats(store))

@@ -59,6 +59,7 @@ struct engine *engine_new(const struct engine_options *options)
     release_init(engine);
     engine->earlier = earlier_new(engine);
     queue_init(engine);
+    renewals_init(engine);
     engine->history = history_new(options->history_max, options->clock);
     engine->notes = notes_new(engine);
     engine->sweeper = sweeper_new(engine);
@@ -84,6 +85,7 @@ void engine_free(struct engine *engine)
     release_free(engine);
     earlier_free(engine->earlier);
     queue_free(engine);
+    renewals_free(engine);
     check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
     check(engine->replies.bytes == 0 && engine->reads_weight == 0);
     sweeper_free(engine->sweeper);

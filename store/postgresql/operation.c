@@ -51,10 +51,12 @@ static enum stk_error find(struct store_txn *base, struct bytes name, struct res
     struct pg_txn *txn = pg_txn_of(base);
     struct row *row = set_row(&txn->set, name);
 
+    txn->found_locked |= row->known == LOCKED;
     if (row->known == LOCKED)
         return pg_stop(txn, PG_LOCKED);
     if (!have(txn, &row->known))
         return STK_STORE;
+    txn->found_locked |= row->known == LOCKED;
     row->asked_by = txn->number;
     /* An earlier operation waits for it, so this one comes behind. */
     if (row->known == LOCKED || row->busy ||
@@ -525,11 +527,12 @@ void pg_operation_run(struct pg_txn *txn, struct store_op *op, size_t number)
 {
     txn->stop = PG_ON;
     txn->number = number;
-    txn->in_savepoint = txn->all = txn->broken = false;
+    txn->in_savepoint = txn->all = txn->broken = txn->found_locked = false;
     txn->sql_ms = 0;
     txn->claims_count = 0;
     op->error = op->run(op, &txn->base);
     if (txn->in_savepoint && txn->stop == PG_ON)
         (void)savepoint_keep(&txn->base);
     txn->in_savepoint = false;
+    op->found_locked |= txn->found_locked;
 }

@@ -36,6 +36,8 @@ enum { READS_QUICK, READS_SLOW, READS };
 
 enum { BATCH_MAX = 1024, READS_BATCH_MAX = 256, APART_MAX = 1024 };
 
+enum { HELD_UP_KNOWN_MS = 500 }; /* that the row was found locked */
+
 struct pg_store {
     struct store base;
     char *uri; /* owned; has a password */
@@ -90,6 +92,15 @@ static void listen_to(struct store *base, void (*on_freed)(void *context, struct
 {
     of(base)->on_freed = on_freed;
     of(base)->on_freed_context = context;
+}
+
+/* The writer looks again every few milliseconds, as long as the server answers it. */
+static bool holds_up(const struct store *base, const struct store_op *op)
+{
+    int64_t seen_ms = atomic_load(&op->held_up_ms);
+
+    (void)base;
+    return seen_ms != 0 && clock_now_ms(&clock_monotonic) - seen_ms < HELD_UP_KNOWN_MS;
 }
 
 static bool lost(const struct store *base)
@@ -154,6 +165,7 @@ static const struct store_impl impl = {
     .flush = flush,
     .collect = collect,
     .listen = listen_to,
+    .holds_up = holds_up,
     .lost = lost,
     .session = session,
     .stats = stats,

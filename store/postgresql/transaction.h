@@ -96,9 +96,10 @@ struct pg_txn {
 
     /* The operation under way. */
     enum pg_stop stop;
-    bool direct;   /* fetch what is missing at once */
-    bool all;      /* it is about all resources */
-    size_t number; /* of the operation, from 1, in its batch */
+    bool direct;       /* fetch what is missing at once */
+    bool all;          /* it is about all resources */
+    size_t number;     /* of the operation, from 1, in its batch */
+    bool found_locked; /* another transaction has a row of its locked */
     bool in_savepoint;
     struct set_savepoint set_savepoint;
     int64_t sql_ms;             /* that its SQL has taken so far */

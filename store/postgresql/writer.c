@@ -148,9 +148,10 @@ static void put_in_order(struct list *waiting, struct store_op *op)
 static bool keep(struct pg_writer *writer, struct store_op *op)
 {
     bool full = writer->waiting_count >= writer->worker->queue_max;
+    int64_t now_ms = clock_now_ms(&clock_monotonic);
 
-    if (!full && !has_waited_long(op, clock_now_ms(&clock_monotonic)) &&
-        !worker_stopping(writer->worker)) {
+    if (!full && !has_waited_long(op, now_ms) && !worker_stopping(writer->worker)) {
+        atomic_store(&op->held_up_ms, now_ms);
         put_in_order(&writer->waiting, op);
         writer->waiting_count++;
         return true;

@@ -157,6 +157,13 @@ static bool sqlite_step(struct store *base)
     return busy;
 }
 
+/* The file has one write lock, and what was submitted is run in its order. */
+static bool sqlite_holds_up(const struct store *base, const struct store_op *op)
+{
+    (void)op;
+    return atomic_load(&((const struct sqlite_store *)base)->writer.busy);
+}
+
 static bool sqlite_lost(const struct store *base)
 {
     return atomic_load(&((const struct sqlite_store *)base)->writer.lost);
@@ -236,6 +243,7 @@ static const struct store_impl sqlite_impl = {
     .flush = sqlite_flush,
     .collect = sqlite_collect,
     .step = sqlite_step,
+    .holds_up = sqlite_holds_up,
     .lost = sqlite_lost,
     .session = sqlite_session,
     .stats = sqlite_stats,

@@ -384,6 +384,13 @@ static void count_queued(struct writer *writer, const struct list *batch)
     durations_add_many(&writer->queued, now_us - submitted_us, count);
 }
 
+/* Another program has the write lock. */
+static void note_locked(struct list *batch)
+{
+    for (struct list *at = batch->next; at != batch; at = at->next)
+        list_entry(at, struct store_op, link)->found_locked = true;
+}
+
 enum work_result writer_work(void *context, struct list *batch, size_t count, bool inlined)
 {
     struct writer *writer = context;
@@ -393,9 +400,17 @@ enum work_result writer_work(void *context, struct list *batch, size_t count, bo
         return give_up(writer);
     if (inlined && checkpointer_has_rest(writer->checkpointer))
         return WORK_LATER;
-    set_waits(writer, !inlined);
     count_queued(writer, batch);
+    atomic_store(&writer->busy, true);
+    set_waits(writer, false);
     enum ended ended = run_all(writer, batch->next, batch);
+    if (ended == ENDED_BUSY)
+        note_locked(batch);
+    if (ended == ENDED_BUSY && !inlined) {
+        set_waits(writer, true);
+        ended = run_all(writer, batch->next, batch);
+    }
+    atomic_store(&writer->busy, false);
     if (files_stopped(writer->files))
         save(writer, batch, ended == ENDED_LOST);
     if (ended == ENDED_LOST)

@@ -55,7 +55,9 @@ struct writer {
     bool waits;           /* for another program's lock, up to DB_BUSY_TIMEOUT_MS */
     uint64_t commits, failed_commits, foreign_commits;
     struct durations queued, commits_took;
-    atomic_bool lost; /* the outcome of a commit is unknown; any thread may ask */
+    /* Any thread may ask for these: */
+    atomic_bool lost; /* the outcome of a commit is unknown */
+    atomic_bool busy; /* it has the write lock, or waits for another program that has it */
 };
 
 /* Take `db` over; the other pointers are borrowed. False: SQLite has no memory; free it all the

@@ -87,6 +87,11 @@ static void listen_to(struct store *store, void (*on_freed)(void *context, struc
     store_listen(((struct again *)store)->inner, on_freed, context);
 }
 
+static bool holds_up(const struct store *store, const struct store_op *op)
+{
+    return store_holds_up(((const struct again *)store)->inner, op);
+}
+
 static bool lost(const struct store *store)
 {
     return store_lost(((const struct again *)store)->inner);
@@ -120,6 +125,7 @@ struct store *__wrap_store_open(const char *uri, struct store_options options, c
                                      .flush = flush,
                                      .collect = collect,
                                      .listen = store_hears(inner) ? listen_to : NULL,
+                                     .holds_up = holds_up,
                                      .lost = lost,
                                      .session = session,
                                      .stats = stats,

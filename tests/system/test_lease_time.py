@@ -60,22 +60,24 @@ def test_no_reply_tells_more_than_redis_has_left_whatever_the_phases_of_the_cloc
     assert not [(i, *pair) for i, pair in enumerate(told) if not 0 < pair[0] <= pair[1]]
 
 
-def test_a_renewal_that_the_store_held_up_past_its_ttl_is_told_when_it_is_held(rig, peek, client):
+def test_a_renewal_that_the_store_holds_up_is_told_what_the_service_has_left(rig, peek, client):
     token = client.token("r")
     with locked(rig):
-        client.send("RENEW", "r", token, 1000)
+        left = client("RENEW", "r", token, 2000)
+        assert 0 < peek("PTTL", LOCK) and left <= 2000
         wait_until(lambda: peek("PTTL", LOCK) == -2, "the renewed lease ran out")
-    assert 0 < client.read() <= 1000
-    assert peek("PTTL", LOCK) > 0
+        assert 0 < client("RENEW", "r", token, 1000) <= 1000, "nobody has taken it"
+    assert client.fenced(token, "SET", "r", "x") == "OK"
 
 
 def test_a_renewal_that_another_overtook_in_a_slow_store_is_stale(rig, peek, client):
     token = client.token("r")
     with locked(rig):
-        client.send("RENEW", "r", token, 1000)
+        assert 0 < client("RENEW", "r", token, 1000) <= 1000
         wait_until(lambda: peek("PTTL", LOCK) == -2, "the renewed lease ran out")
         peek("SET", LOCK, f"{token + 1} {'f' * 32}", "PX", 60000)
-    assert client.read().code == "STALE"
+        client.refused("STALE", "RENEW", "r", token, 1000)
+    client.refused("STALE", "RENEW", "r", token, 1000)
 
 
 def hold_up(rig, peek, client, *options):

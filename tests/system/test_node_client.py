@@ -453,7 +453,8 @@ def test_beyond_a_thousand_resources_turns_and_losses_are_found_by_asking(rig, d
     ("shop.acquire('m', { wait: 9000, owner: 'me' }).then(used)", [1, True, "free"]),
     ("shop.acquireAll(['m', 'n']).then(([, m]) => used(m))", [1, True, "free"])])
 def test_a_request_whose_reply_was_lost_is_applied_once(rig, daemon, call, reply):
-    relay = rig.relay(daemon.address)
+    relay, watch = rig.relay(daemon.address), daemon.client()
+    before = watch.counter("leases_renewed")
     running = node(rig, f"""
         const lease = await shop.acquire('k');
         await lease.set(10);
@@ -464,6 +465,7 @@ def test_a_request_whose_reply_was_lost_is_applied_once(rig, daemon, call, reply
         say(await {call});
         say(await lease.put(0).catch(() => null));""", relay.uri)
     running.hear()
+    wait_until(lambda: watch.counter("leases_renewed") > before, "the reply is no renewal's", 5)
     with relay.losing_reply():
         running.tell()
     assert running.hear() == reply

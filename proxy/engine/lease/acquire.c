@@ -36,6 +36,7 @@
 
 #define ROUNDS_MAX    16
 #define STORE_POLL_MS 15 /* or so: what another daemon holds in the same file */
+#define YIELDS_MS     200
 
 static struct acquire *acquire_of_op(struct store_op *op)
 {
@@ -435,7 +436,7 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
     bool has_receipt = false, repeats = acquire->repeats;
     enum stk_error error = txn_resource(txn, acquire->resource, row);
 
-    acquire->recorded = acquire->entered = acquire->is_ahead = false;
+    acquire->recorded = acquire->entered = acquire->yields = acquire->is_ahead = false;
     grant->by = GRANT_NEW;
     if (error == STK_OK && id.len > 0 && row->id != 0)
         error = txn_receipt(txn, row, id, &has_receipt, &receipt);
@@ -463,6 +464,13 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
         holds = lease.holds + !repeats;
     } else {
         if (!fence_admits(&row->fence, token))
+            return read_again(acquire, txn);
+        /* Its time is over, and nobody has ended it; but until now its row, or the store, was
+         * locked, as like as not by its holder's own transaction, behind which its renewal waits
+         * too, at whichever daemon: that one comes first. */
+        acquire->yields = row->fence.state == FENCE_LIVE && acquire->op.found_locked &&
+                          acquire->call.answer == LEASE_GRANTED;
+        if (acquire->yields)
             return read_again(acquire, txn);
         acquire->is_ahead = row->id == 0 && token > row->fence.floor + 1;
         if (row->id == 0 && (error = txn_resource_make(txn, acquire->resource, row)) != STK_OK)
@@ -527,6 +535,31 @@ static void unlock(struct acquire *acquire)
     lease_ask(acquire->engine->options.provider, call);
 }
 
+static void on_yielded(struct lease_call *call)
+{
+    struct acquire *acquire = acquire_of_call(call);
+
+    if (is_unwanted(acquire)) {
+        end_unwanted(acquire);
+        return;
+    }
+    call->answer = LEASE_HELD;
+    call->answer_token = acquire->record.token;
+    call->answer_ttl_ms = YIELDS_MS;
+    on_denied(acquire);
+}
+
+/* As if the holder had renewed in time, which it may be about to. */
+static void yield(struct acquire *acquire)
+{
+    struct lease_call *call = &acquire->call;
+
+    call->verb = LEASE_RELEASE;
+    call->token = call->answer_token;
+    call->done = on_yielded;
+    lease_ask(acquire->engine->options.provider, call);
+}
+
 /* The store failed. A lock entered again is still its owner's, by the earlier entry. */
 static void record_failed(struct acquire *acquire, enum stk_error error)
 {
@@ -548,6 +581,8 @@ static void record_done(struct store_op *op)
         on_recorded(acquire);
     } else if (acquire->entered) {
         end_denied(acquire);
+    } else if (acquire->yields) {
+        yield(acquire);
     } else {
         /* The service had lost state, or a daemon died here before: mint above the store's floor.
          */

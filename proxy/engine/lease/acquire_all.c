@@ -54,7 +54,6 @@ struct basket {
     int64_t ttl_ms;
     struct timer keep_alive;
     struct acquire acquire;
-    struct renewal renewal;
     struct release release;
     size_t count;
     struct basket_item items[];
@@ -126,7 +125,7 @@ static void set_keep_alive(struct basket *basket)
 
 static void on_renewed(struct renewal *renewal)
 {
-    struct basket *basket = list_entry(renewal, struct basket, renewal);
+    struct basket *basket = renewal->context;
 
     basket->is_renewing = false;
     if (renewal->error == STK_OK) {
@@ -155,14 +154,14 @@ static void renew_next(struct basket *basket)
 {
     const struct basket_item *item = &basket->items[basket->renewed];
 
+    struct renewal *renewal =
+        renewal_new(basket->request->engine, item->resource, item->token, basket->ttl_ms);
+
     basket->is_renewing = true;
-    basket->renewal = (struct renewal){.engine = basket->request->engine,
-                                       .session = &basket->request->session,
-                                       .resource = item->resource,
-                                       .token = item->token,
-                                       .ttl_ms = basket->ttl_ms,
-                                       .on_end = on_renewed};
-    renewal_start(&basket->renewal);
+    renewal->session = &basket->request->session;
+    renewal->on_end = on_renewed;
+    renewal->context = basket;
+    renewal_start(renewal);
 }
 
 static void renew_all(struct basket *basket)

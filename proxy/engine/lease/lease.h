@@ -257,10 +257,12 @@ void release_free(struct engine *engine);
 struct renewal {
     struct engine *engine;
     struct session *const *session; /* the request's; turns NULL when the client goes */
-    struct bytes resource;          /* borrowed until on_end */
-    int64_t token, ttl_ms;
-    bool notify; /* the session is to be told when the lease is lost */
+    struct bytes resource;          /* its own copy */
+    int64_t token;
+    _Atomic int64_t ttl_ms; /* of one ahead: as it was asked for last */
+    bool notify;            /* the session is to be told when the lease is lost */
     void (*on_end)(struct renewal *renewal);
+    void *context; /* the asker's */
 
     /* The result. */
     enum stk_error error; /* STALE and UNKNOWN: the token rule's word */
@@ -278,9 +280,22 @@ struct renewal {
     struct lease_record record;
     struct store_op op;
     struct lease_call call;
+    struct timer patience; /* while the store confirms */
+    int64_t confirm_ms;    /* since when it does */
+    bool ahead;            /* answered already, and in engine->renewals */
+    struct table_node node;
+    int64_t good_ms;          /* of one ahead: until then, as its askers were told */
+    int64_t confirmed_ttl_ms; /* as the row has it now */
+    char name[];
 };
 
+/* Have a lease live for ttl_ms from now on. `on_end` is called once, and may free what `session`
+ * points to; the renewal frees itself. */
+struct renewal *renewal_new(struct engine *engine, struct bytes resource, int64_t token,
+                            int64_t ttl_ms);
 void renewal_start(struct renewal *renewal);
+void renewals_init(struct engine *engine);
+void renewals_free(struct engine *engine);
 
 /* show.c: what a lease is like right now, for LEASE and for lock keys. */
 
@@ -365,6 +380,7 @@ struct acquire {
     int64_t asked_us;
     int64_t awaited; /* the token of which another daemon is to tell the end */
     bool entered;    /* is_new: its owner's lease was granted meanwhile */
+    bool yields;     /* the holder was at work when its time was over: it may renew first */
     unsigned rounds; /* grants minted again */
     struct store_op op;
     struct lease_call call;

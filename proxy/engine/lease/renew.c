@@ -2,25 +2,41 @@
 /* RENEW: the holder's lease lives on.
  *
  *   judge (store) ──▶ extend (lease service) ──▶ confirm (store) ──▶ reply [ms left]
- *        ▲                                         │ └─ released or revoked meanwhile:
- *        └──────────── nothing is left ────────────┘    unlock, STALE
+ *        ▲                                         │ │ └─ released or revoked meanwhile:
+ *        │                                         │ │      unlock, STALE
+ *        │                                         │ └─ held up by a transaction: reply [ms left],
+ *        └──────────── nothing is left ────────────┘      and confirm all the same
  *
  * - The store says whose lease it is. The lease service extends it, or takes it back where it
  *   expired and nobody has it. The store confirms that no release or revoke came first; where one
  *   did, the lock is let go again.
  * - What is told is what is left at the end. A lease that is over by then is renewed once more, as
  *   long as nobody has taken it, at most ROUNDS_MAX times.
+ * - A holder at work holds up its own renewal: a transaction that has presented the token has the
+ *   fence's row locked, or SQLite's write lock. Nobody can end or take the lease before the
+ *   transaction ends, for that would have to be recorded behind it, and behind the confirmation,
+ *   which waits already. So the holder is told at once what it has; the confirmation stays where
+ *   it is (engine->renewals), and further renewals of that lease are told the same. A hung
+ *   transaction is the database's to end: store/GUARDS_POSTGRESQL.md.
  * - One that this daemon does not know (it had expired, or is of another daemon or an earlier run)
  * is watched from then on, and so counts among its user's. Who may have no more is told BUSY,
  * unless the lease is live: then it takes nothing from anybody. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/arguments.h"
 
-#define ROUNDS_MAX 3
+enum {
+    ROUNDS_MAX = 3,
+    /* A holder is told early enough: the packages wait for a fourth of the TTL. */
+    PATIENCE_PART = 8,
+    PATIENCE_MS_MAX = 1000,
+    /* A confirmation that failed after such a time has waited for a lock, and waits again. */
+    WAITED_MS = 2000,
+};
 
 /* What is found out of a lease that the daemon does not know. */
 struct stranger {
@@ -42,7 +58,13 @@ static void unreserve(struct stranger *stranger)
     stranger->reserved = false;
 }
 
-static void end(struct renewal *renewal, enum stk_error error, const char *reason)
+static void dispose(struct renewal *renewal)
+{
+    timer_stop(renewal->engine, &renewal->patience);
+    free(renewal);
+}
+
+static void tell(struct renewal *renewal, enum stk_error error, const char *reason)
 {
     struct stranger *stranger = renewal->stranger;
 
@@ -52,7 +74,7 @@ static void end(struct renewal *renewal, enum stk_error error, const char *reaso
     renewal->stranger = NULL;
     if (stranger != NULL)
         unreserve(stranger);
-    renewal->on_end(renewal); /* the renewal may be gone after this */
+    renewal->on_end(renewal);
     if (stranger == NULL)
         return;
     account_drop(stranger->account);
@@ -60,9 +82,13 @@ static void end(struct renewal *renewal, enum stk_error error, const char *reaso
     free(stranger);
 }
 
-static void judge(struct renewal *renewal);
+static void end(struct renewal *renewal, enum stk_error error, const char *reason)
+{
+    tell(renewal, error, reason);
+    dispose(renewal);
+}
 
-/* Step 3: confirm. */
+static void judge(struct renewal *renewal);
 
 /* From now on it is watched here. False: it is not known any more, and whose it is has to be found
  * out first. */
@@ -97,18 +123,97 @@ static bool watch(struct renewal *renewal, int64_t left_ms)
     return held_confirmed(renewal->engine, &grant);
 }
 
-static void on_confirmed(struct renewal *renewal)
+/* The holder may be told: so much is left. False: see watch. */
+static bool live_on(struct renewal *renewal, int64_t left_ms)
 {
+    if (!watch(renewal, left_ms))
+        return false;
+    renewal->left_ms = left_ms;
+    renewal->engine->counters.leases_renewed++;
+    return true;
+}
+
+/* One that is ahead: its askers have been told, and it waits to be confirmed. */
+
+static struct renewal *of_node(const struct table_node *node)
+{
+    return list_entry(node, struct renewal, node);
+}
+
+static struct bytes name_of(const struct table_node *node)
+{
+    return of_node(node)->resource;
+}
+
+static struct renewal *find_ahead(const struct engine *engine, struct bytes resource)
+{
+    struct table_node *node = table_find(&engine->renewals, resource);
+    return node == NULL ? NULL : of_node(node);
+}
+
+static bool go_ahead(struct renewal *renewal, int64_t left_ms)
+{
+    static struct session *const nobody = NULL;
+    struct engine *engine = renewal->engine;
+
+    if (!live_on(renewal, left_ms))
+        return false;
+    renewal->ahead = true;
+    renewal->good_ms = engine_now_ms(engine) + left_ms;
+    renewal->session = &nobody;
+    table_add(&engine->renewals, &renewal->node);
+    engine->requests_open++;
+    tell(renewal, STK_OK, NULL);
+    return true;
+}
+
+static void end_ahead(struct renewal *renewal)
+{
+    table_remove(&renewal->engine->renewals, &renewal->node);
+    renewal->engine->requests_open--;
+    dispose(renewal);
+}
+
+/* The store does not answer: is a transaction in its way? */
+static void on_patience(struct timer *timer)
+{
+    struct renewal *renewal = list_entry(timer, struct renewal, patience);
     struct engine *engine = renewal->engine;
     int64_t left_ms = lease_left_ms(&renewal->call, engine_now_ms(engine));
 
-    if (left_ms > 0 && !watch(renewal, left_ms)) { /* it was forgotten meanwhile */
+    bool may_go = left_ms > 0 && store_holds_up(engine->options.store, &renewal->op) &&
+                  find_ahead(engine, renewal->resource) == NULL;
+    if (!may_go || !go_ahead(renewal, left_ms))
+        timer_set(engine, timer, engine_now_ms(engine) + PATIENCE_MS_MAX / 10);
+}
+
+/* Is one ahead of this one that will be confirmed in its stead? */
+static bool follow(struct renewal *renewal)
+{
+    struct engine *engine = renewal->engine;
+    struct renewal *first = find_ahead(engine, renewal->resource);
+    int64_t left_ms = lease_left_ms(&renewal->call, engine_now_ms(engine));
+
+    if (first == NULL || first->token != renewal->token || left_ms == 0 ||
+        !store_holds_up(engine->options.store, &first->op) || !live_on(renewal, left_ms))
+        return false;
+    first->ttl_ms = renewal->ttl_ms;
+    first->good_ms = engine_now_ms(engine) + left_ms;
+    end(renewal, STK_OK, NULL);
+    return true;
+}
+
+/* Step 3: confirm. */
+
+static void on_confirmed(struct renewal *renewal)
+{
+    int64_t left_ms = lease_left_ms(&renewal->call, engine_now_ms(renewal->engine));
+
+    if (left_ms > 0 && live_on(renewal, left_ms)) {
+        end(renewal, STK_OK, NULL);
+    } else if (left_ms > 0) { /* it was forgotten meanwhile */
         renewal->stranger = mem_zalloc(sizeof *renewal->stranger);
         judge(renewal);
-    } else if (left_ms > 0) {
-        renewal->left_ms = left_ms;
-        engine->counters.leases_renewed++;
-        end(renewal, STK_OK, NULL);
     } else if (*renewal->session != NULL && ++renewal->rounds < ROUNDS_MAX) {
         judge(renewal);
     } else {
@@ -123,7 +228,10 @@ static void on_unlocked(struct lease_call *call)
     struct renewal *renewal = list_entry(call, struct renewal, call);
 
     line_wake(renewal->engine, renewal->resource);
-    end(renewal, renewal->verdict, NULL);
+    if (renewal->ahead)
+        end_ahead(renewal);
+    else
+        end(renewal, renewal->verdict, NULL);
 }
 
 /* Judge again, and remember the TTL where it changed (`local:` holds it after a restart). */
@@ -132,6 +240,7 @@ static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
     struct renewal *renewal = renewal_of(op);
     struct resource row;
     struct lease lease;
+    int64_t ttl_ms = renewal->confirmed_ttl_ms = renewal->ttl_ms;
     enum stk_error error = txn_resource(txn, renewal->resource, &row);
 
     if (error != STK_OK)
@@ -142,14 +251,43 @@ static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
     error = txn_lease(txn, &row, &lease);
     int64_t age_ms = txn_now_ms(txn) - lease.changed_ms; /* negative: the clock was set back */
     bool dated = age_ms >= 0 && age_ms < renewal->dated_ms;
-    if (error != STK_OK ||
-        (dated && lease.ttl_ms == renewal->ttl_ms && lease.session == renewal->run))
+    if (error != STK_OK || (dated && lease.ttl_ms == ttl_ms && lease.session == renewal->run))
         return error;
-    lease.ttl_ms = renewal->ttl_ms;
+    lease.ttl_ms = ttl_ms;
     if (lease.session != renewal->run)
         lease.connection = 0; /* that connection was another daemon's, or an earlier run's */
     lease.session = renewal->run;
     return lease_rewrite(txn, &row, &lease);
+}
+
+static void confirm_done(struct store_op *op);
+
+static bool confirm(struct renewal *renewal)
+{
+    struct engine *engine = renewal->engine;
+    int64_t now_ms = engine_now_ms(engine), patience_ms = renewal->ttl_ms / PATIENCE_PART;
+
+    if (lease_submit(engine, &renewal->op, true, renewal->resource, confirm_run, confirm_done) !=
+        STK_OK)
+        return false;
+    renewal->confirm_ms = now_ms;
+    if (!renewal->ahead)
+        timer_set(engine, &renewal->patience,
+                  now_ms + (patience_ms < PATIENCE_MS_MAX ? patience_ms : PATIENCE_MS_MAX));
+    return true;
+}
+
+/* The store failed. What its askers were told holds only if it is confirmed once it can be. */
+static void confirm_failed(struct renewal *renewal)
+{
+    struct engine *engine = renewal->engine;
+    int64_t now_ms = engine_now_ms(engine);
+    bool waited = now_ms - renewal->confirm_ms >= WAITED_MS;
+
+    if (!renewal->ahead)
+        end(renewal, renewal->op.error, NULL); /* the lease itself was extended: harmless */
+    else if (!waited || engine->draining || now_ms >= renewal->good_ms || !confirm(renewal))
+        end_ahead(renewal);
 }
 
 static void confirm_done(struct store_op *op)
@@ -157,14 +295,17 @@ static void confirm_done(struct store_op *op)
     struct renewal *renewal = renewal_of(op);
     struct lease_call *call = &renewal->call;
 
-    if (op->error == STK_OK && renewal->verdict == STK_OK) {
-        on_confirmed(renewal);
-    } else if (op->error != STK_OK) {
-        end(renewal, op->error, NULL); /* the lease itself was extended: harmless */
-    } else {
+    timer_stop(renewal->engine, &renewal->patience);
+    if (op->error != STK_OK) {
+        confirm_failed(renewal);
+    } else if (renewal->verdict != STK_OK) {
         call->verb = LEASE_RELEASE;
         call->done = on_unlocked;
         lease_ask(renewal->engine->options.provider, call);
+    } else if (!renewal->ahead) {
+        on_confirmed(renewal);
+    } else if (renewal->confirmed_ttl_ms == renewal->ttl_ms || !confirm(renewal)) {
+        end_ahead(renewal);
     }
 }
 
@@ -178,8 +319,7 @@ static void on_extended(struct lease_call *call)
         end(renewal, STK_LEASEDOWN, call->reason);
     else if (call->answer != LEASE_GRANTED)
         end(renewal, STK_STALE, NULL);
-    else if (lease_submit(renewal->engine, &renewal->op, true, renewal->resource, confirm_run,
-                          confirm_done) != STK_OK)
+    else if (!follow(renewal) && !confirm(renewal))
         end(renewal, STK_BUSY, NULL);
 }
 
@@ -288,17 +428,31 @@ static void judge(struct renewal *renewal)
         end(renewal, STK_BUSY, NULL);
 }
 
-static bool is_known(const struct renewal *renewal)
+static bool is_known(struct engine *engine, struct bytes resource, int64_t token)
 {
     struct held_shown held;
-    return held_find(renewal->engine, renewal->resource, &held) && held.token == renewal->token;
+    return held_find(engine, resource, &held) && held.token == token;
+}
+
+struct renewal *renewal_new(struct engine *engine, struct bytes resource, int64_t token,
+                            int64_t ttl_ms)
+{
+    struct renewal *renewal = mem_zalloc(offsetof(struct renewal, name) + resource.len);
+
+    memcpy(renewal->name, resource.data, resource.len);
+    renewal->engine = engine;
+    renewal->resource = (struct bytes){renewal->name, resource.len};
+    renewal->token = token;
+    renewal->ttl_ms = ttl_ms;
+    renewal->patience.fire = on_patience;
+    return renewal;
 }
 
 void renewal_start(struct renewal *renewal)
 {
     const struct engine_options *options = &renewal->engine->options;
 
-    if (!is_known(renewal))
+    if (!is_known(renewal->engine, renewal->resource, renewal->token))
         renewal->stranger = mem_zalloc(sizeof *renewal->stranger);
     renewal->run = store_session(options->store);
     /* Others that share the store, and no lease service, see a renewal there: they count the time
@@ -307,16 +461,22 @@ void renewal_start(struct renewal *renewal)
     judge(renewal);
 }
 
-/* The command. */
+void renewals_init(struct engine *engine)
+{
+    table_init(&engine->renewals, name_of);
+}
 
-struct renew_command {
-    struct request *request;
-    struct renewal renewal;
-};
+void renewals_free(struct engine *engine)
+{
+    check(engine->renewals.count == 0);
+    table_free(&engine->renewals);
+}
+
+/* The command. */
 
 static void on_end(struct renewal *renewal)
 {
-    struct request *request = list_entry(renewal, struct renew_command, renewal)->request;
+    struct request *request = renewal->context;
     bool ruled = renewal->error == STK_STALE || renewal->error == STK_UNKNOWN;
 
     request->verdict = ruled ? renewal->error : STK_OK;
@@ -336,25 +496,24 @@ static void on_end(struct renewal *renewal)
 /* RENEW resource token ttl_ms [NOTIFY] */
 void lease_renew(struct request *request)
 {
-    struct renew_command *command = mem_zalloc(sizeof *command);
-    struct renewal *renewal = &command->renewal;
+    int64_t token, ttl_ms;
 
-    request->state = command;
-    command->request = request;
-    if (!request_name(request, 1, "a resource") || !request_token(request, 2, &renewal->token) ||
-        !request_int(request, 3, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &renewal->ttl_ms))
+    if (!request_name(request, 1, "a resource") || !request_token(request, 2, &token) ||
+        !request_int(request, 3, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms))
         return;
-    renewal->notify = request->argc == 5 && request_is_word(request, 4, "NOTIFY");
-    if (request->argc > 4 && !renewal->notify) {
+    bool notify = request->argc == 5 && request_is_word(request, 4, "NOTIFY");
+    if (request->argc > 4 && !notify) {
         request_fail_arity(request, request->command->name);
         return;
     }
-    renewal->engine = request->engine;
-    renewal->session = &request->session;
-    renewal->resource = request->argv[1];
-    renewal->on_end = on_end;
     if (audit_refuses(&request->engine->options.audit, AUDIT_BIT(AUDIT_RESUME)) != NULL &&
-        !is_known(renewal) && !request_may_audit(request, AUDIT_BIT(AUDIT_RESUME)))
+        !is_known(request->engine, request->argv[1], token) &&
+        !request_may_audit(request, AUDIT_BIT(AUDIT_RESUME)))
         return;
+    struct renewal *renewal = renewal_new(request->engine, request->argv[1], token, ttl_ms);
+    renewal->session = &request->session;
+    renewal->notify = notify;
+    renewal->context = request;
+    renewal->on_end = on_end;
     renewal_start(renewal);
 }

@@ -238,7 +238,7 @@ static void note_done(struct lock_run *run)
 
 static void on_renewed(struct renewal *renewal)
 {
-    struct lock_run *run = list_entry(renewal, struct lock_run, renewal);
+    struct lock_run *run = renewal->context;
     bool is_over = renewal->lost || renewal->error == STK_UNKNOWN;
 
     if (renewal->error == STK_OK)
@@ -251,13 +251,13 @@ static void renew(struct lock_run *run)
     struct lock_item *item = &run->items[run->at];
     int64_t ttl_ms = run->ttl_ms + (run->adds ? item->left_ms : 0);
 
-    run->renewal = (struct renewal){.engine = run->request->engine,
-                                    .session = &run->request->session,
-                                    .resource = item->resource,
-                                    .token = item->token,
-                                    .ttl_ms = ttl_ms < LEASE_TTL_MAX_MS ? ttl_ms : LEASE_TTL_MAX_MS,
-                                    .on_end = on_renewed};
-    renewal_start(&run->renewal);
+    struct renewal *renewal = renewal_new(run->request->engine, item->resource, item->token,
+                                          ttl_ms < LEASE_TTL_MAX_MS ? ttl_ms : LEASE_TTL_MAX_MS);
+
+    renewal->session = &run->request->session;
+    renewal->on_end = on_renewed;
+    renewal->context = run;
+    renewal_start(renewal);
 }
 
 static void tell(const struct lock_run *run)

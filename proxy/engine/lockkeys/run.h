@@ -42,7 +42,6 @@ struct lock_run {
     unsigned looks;
     struct acquire acquire;
     struct lease_view view;
-    struct renewal renewal;
     struct release release;
     size_t count;
     struct lock_item items[];

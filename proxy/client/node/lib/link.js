@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection that all callers of a shop share, and how a request survives it: one that breaks
+// The connection that all callers of a shop share, and how a request survives it; and a second one,
+// once a lease is to be renewed, so that a renewal never waits behind the holder's own long call.
+// One that breaks
 // is made again by node-redis, and the request is sent again until its time is up. That is
 // harmless, as what changes something carries an ID, and the daemon answers a repeat with the first
 // reply. `repeatable: false` is for what cannot carry one.
@@ -37,6 +39,8 @@ export class Link extends EventEmitter {
   #opened = false;
   #closed = false;
   #why = null; // what went wrong with the connection last
+  #keeper = null; // for renewals; null: not connected
+  #connecting = null; // the promise of one
   #asides = 0;
   #asideLine = [];
 
@@ -45,16 +49,17 @@ export class Link extends EventEmitter {
     this.setMaxListeners(0);
     this.#address = address;
     this.timeout = timeout;
-    this.#client = this.#make({
-      disableOfflineQueue: true,
-      pingInterval: Math.ceil(timeout / 3),
-      socket: {
-        socketTimeout: 2 * timeout,
-        reconnectStrategy: (retries, cause) => (this.#opened && !this.#closed
-          ? jitter(Math.min(PAUSE_MS_MIN * 2 ** retries, PAUSE_MS_MAX)) : cause),
-      },
-    });
+    this.#client = this.#makeLasting((retries, cause) => (this.#opened && !this.#closed
+      ? jitter(Math.min(PAUSE_MS_MIN * 2 ** retries, PAUSE_MS_MAX)) : cause));
     this.#client.on('ready', () => this.emit('ready'));
+  }
+
+  #makeLasting(reconnectStrategy) {
+    return this.#make({
+      disableOfflineQueue: true,
+      pingInterval: Math.ceil(this.timeout / 3),
+      socket: { socketTimeout: 2 * this.timeout, reconnectStrategy },
+    });
   }
 
   #make({ socket, ...options }) {
@@ -135,14 +140,41 @@ export class Link extends EventEmitter {
     }
   }
 
-  // A single attempt: the reply, or an error. For a caller that decides itself when to try again.
-  once(words, patience) {
-    if (!this.#client.isReady) return Promise.reject(this.#unanswered(null));
-    return this.#attempt(this.#client, new Ask((client) => client.sendCommand(words),
-      now() + patience, {})).catch((error) => {
+  // A single attempt, over the connection for renewals: the reply, or an error. For a caller that
+  // decides itself when to try again.
+  async once(words, patience) {
+    const until = now() + patience;
+    try {
+      const client = this.#keeper?.isReady ? this.#keeper : await this.#connectKeeper(until);
+      return await this.#attempt(client, new Ask((to) => to.sendCommand(words), until, {}));
+    } catch (error) {
       throw error instanceof ErrorReply ? fromText(error.message, { cause: error })
         : this.#unanswered(null);
+    }
+  }
+
+  // All who need it at this moment wait for the same attempt, each for its own time.
+  #connectKeeper(until) {
+    if (this.#closed) throw new Misuse('the shop was closed');
+    this.#connecting ??= this.#replaceKeeper().finally(() => { this.#connecting = null; });
+    this.#connecting.catch(() => {});
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => reject(LATE), Math.max(0, until - now()));
+      this.#connecting.then(resolve, reject).finally(() => clearTimeout(timer));
     });
+  }
+
+  async #replaceKeeper() {
+    if (this.#keeper?.isOpen) this.#keeper.destroy();
+    this.#keeper = null;
+    const client = this.#makeLasting((_, cause) => cause);
+    await this.#connect(client, now() + this.timeout);
+    if (this.#closed) {
+      client.destroy();
+      throw new Misuse('the shop was closed');
+    }
+    this.#keeper = client;
+    return client;
   }
 
   #attempt(client, ask) {
@@ -280,6 +312,7 @@ export class Link extends EventEmitter {
     if (this.#closed) return;
     this.#closed = true;
     this.emit('closed');
+    if (this.#keeper?.isOpen) this.#keeper.destroy();
     if (!this.#client.isOpen) return;
     if (!this.#client.isReady) {
       this.#client.destroy();
