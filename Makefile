@@ -32,7 +32,8 @@ LIBRARY_SOURCES := $(CLIENT_SOURCES) \
                    $(filter-out proxy/server/% store/extension/%,$(DAEMON_SOURCES))
 TOOLS_SOURCES := $(filter-out $(TOOLS_MAIN),$(wildcard tools/*.c tools/*/*.c))
 # The SQLite extension: its own folder (unit tests use it as part of daemon.a), and what it shares.
-EXTENSION_SOURCES := $(wildcard store/extension/*.c) store/sqlite/guard_function.c fence/token.c \
+EXTENSION_SOURCES := $(wildcard store/extension/*.c) store/sqlite/guard_function.c \
+                     store/sqlite/names.c fence/token.c \
                      $(addprefix fence/base/,bytes.c check.c err.c mem.c)
 UNIT_SOURCES := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
 TEST_SOURCES := $(filter %_test.c,$(UNIT_SOURCES))

@@ -14,6 +14,7 @@
 
 #include "fence/token.h"
 #include "store/extension/presented.h"
+#include "store/sqlite/names.h"
 #include "store/txn.h"
 
 #ifdef STOCKADE_EXTENSION
@@ -107,6 +108,20 @@ static bool look_up(sqlite3_context *call, sqlite3 *db, const char *schema, stru
     return false;
 }
 
+/* Has the file one name? By another one, this connection has another log than the daemon. */
+static bool has_one_name(sqlite3_context *call, sqlite3 *db, const char *schema)
+{
+    const char *path = sqlite3_db_filename(db, schema);
+    struct stat status;
+    char why[256];
+
+    if (path == NULL || stat(path, &status) != 0 || !names_are_several(&status))
+        return true;
+    names_explain(path, &status, why, sizeof why);
+    sqlite3_result_error(call, why, -1);
+    return false;
+}
+
 /* Through SQL, so that SQLite knows of it in this transaction. */
 static void remember(sqlite3_context *call, sqlite3 *db, struct bytes file, struct bytes resource,
                      int64_t token)
@@ -171,7 +186,8 @@ static void present(sqlite3_context *call, int argc, sqlite3_value **argv)
         sqlite3_result_error(call, "stockade_present: a resource has 1 to 512 bytes", -1);
         return;
     }
-    if (!lock_main(call, db) || !look_up(call, db, schema, resource, &fence, file, &file_len))
+    if (!has_one_name(call, db, schema) || !lock_main(call, db) ||
+        !look_up(call, db, schema, resource, &fence, file, &file_len))
         return;
     int64_t token = sqlite3_value_int64(argv[1]);
     enum stk_error error = fence_judge(&fence, token);

@@ -26,6 +26,7 @@
 #include "fence/token.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/operation.h"
+#include "store/sqlite/place.h"
 #include "store/sqlite/rows.h"
 #include "store/sqlite/schema.h"
 
@@ -36,7 +37,8 @@ static bool copy_into(const struct backup_call *call, struct scratch *scratch, s
 {
     if (!copy_database(scratch->db, scratch->path, store, &call->watch, why, why_size))
         return false;
-    if (db_exec(scratch->db, "PRAGMA journal_mode = DELETE") != SQLITE_OK)
+    if (db_exec(scratch->db, "PRAGMA journal_mode = DELETE") != SQLITE_OK ||
+        place_forget_log(scratch->db) != SQLITE_OK)
         return db_explain(scratch->db, scratch->path, why, why_size);
     return copy_is_sound(scratch->db, call->store, &call->watch, why, why_size);
 }
@@ -164,7 +166,7 @@ static bool revise(struct restore_call *call, sqlite3 *db, sqlite3 *store,
     bool revised =
         operations_init(&txn, db, NULL, &clock) &&
         transaction_begin(&txn, STATEMENT_BEGIN_WRITE, NULL) &&
-        transaction_resume_clock(&txn, true) == STK_OK &&
+        transaction_resume_clock(&txn, true) == STK_OK && place_forget_log(db) == SQLITE_OK &&
         retire(call, &txn, store, (session > present->session ? session : present->session) + 1) &&
         transaction_commit(&txn) == STK_OK;
     if (!revised)

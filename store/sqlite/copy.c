@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "fence/base/mem.h"
+#include "store/sqlite/place.h"
 #include "store/sqlite/schema.h"
 
 enum {
@@ -281,8 +282,21 @@ static bool is_database(const char *path)
     return code != SQLITE_NOTADB;
 }
 
+/* A backup may have several names: it has no log. */
+static bool has_place(sqlite3 *db, const char *path, bool is_store, char *why, size_t why_size)
+{
+    int64_t has_log = 0;
+
+    if (is_store)
+        return place_has_log(db, path, why, why_size);
+    if (db_int64(db, "SELECT journal_mode = 'wal' FROM pragma_journal_mode", &has_log) != SQLITE_OK)
+        return db_explain(db, path, why, why_size);
+    return has_log == 0 || place_is_sole(path, why, why_size);
+}
+
 sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_size)
 {
+    bool is_store = strcmp(what, "store") == 0;
     int64_t application = 0, objects = 0;
     struct stat status;
 
@@ -293,6 +307,8 @@ sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_s
             snprintf(why, why_size, "cannot read %s: %s", path, strerror(errno));
         return NULL;
     }
+    if (is_store && !place_is_sole(path, why, why_size))
+        return NULL;
     if (status.st_size > 0 && !is_database(path)) {
         snprintf(why, why_size, "%s is not a %s: it is not a database", path, what);
         return NULL;
@@ -305,7 +321,8 @@ sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_s
         db_int64(db, "PRAGMA application_id", &application) != SQLITE_OK) {
         (void)db_explain(db, path, why, why_size);
     } else if (application == SCHEMA_APPLICATION_ID) {
-        return db;
+        if (has_place(db, path, is_store, why, why_size))
+            return db;
     } else {
         snprintf(why, why_size, "%s is not a %s: it is %s", path, what,
                  application == 0 && objects == 0 ? "empty" : "another program's database");

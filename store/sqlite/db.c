@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fence/base/bytes.h"
+#include "store/sqlite/place.h"
 #include "store/sqlite/wal_vfs.h"
 
 /* Nothing here outlives the connection or touches the file. The writer sets the size of its page
@@ -121,6 +122,8 @@ sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size
         snprintf(why, why_size, "cannot open %s: it is not an ordinary file", path);
         return NULL;
     }
+    if (mode != DB_READER && !place_is_sole(path, why, why_size))
+        return NULL;
     if (at_work && (vfs = wal_vfs_new(mode == DB_WRITER)) == NULL) {
         snprintf(why, why_size, "cannot open %s: %s", path, sqlite3_errstr(SQLITE_NOMEM));
         return NULL;

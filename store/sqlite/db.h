@@ -21,7 +21,8 @@ enum db_mode {
 /* Is there a pipe or a device at the path? SQLite would wait for it. (It tells of a folder.) */
 bool db_is_special(const char *path);
 /* Open a connection, and change nothing in the file: whether it is ours, schema.c has to find out
- * first. NULL: `why` has one line for people. The caller closes it with db_close. */
+ * first. Nobody writes by one of several names (place.h). NULL: `why` has one line for people. The
+ * caller closes it with db_close. */
 sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size);
 /* NULL is fine. SQLITE_OK or SQLite's code: then it is still open. */
 int db_close(sqlite3 *db);

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 
 #include "fence/base/mem.h"
+#include "store/sqlite/names.h"
 
 static const char *const suffixes[FILES] = {"", "-wal", "-shm"};
 
@@ -72,7 +73,9 @@ static void explain(struct files *files)
                         : files->tried ? "what was acknowledged cannot be saved yet, do not kill -9"
                                        : "what was acknowledged is not saved yet";
 
-    if (files->missing)
+    if (files->place == PLACE_LINKED)
+        names_explain(files->path, &files->linked, files->why, sizeof files->why);
+    else if (files->place == PLACE_MISSING)
         snprintf(files->why, sizeof files->why,
                  "%.48s was moved or deleted; put it back, or stop what uses the store and restore "
                  "a backup (stockade restore)",
@@ -100,23 +103,35 @@ static void set_broken(struct files *files, int file)
 {
     files->broken_file = file;
     files->saved = files->tried = false;
-    atomic_store(&files->missing, false);
+    atomic_store(&files->place, PLACE_FINE);
     atomic_store(&files->broken, true);
     explain(files);
     log_error(files->log, "store %s stops: %s", files->path, files->why);
 }
 
-static void set_missing(struct files *files, bool missing)
+static void set_place(struct files *files, enum files_place place)
 {
-    if (files->missing == missing)
+    enum files_place before = files->place;
+
+    if (before == place)
         return;
-    atomic_store(&files->missing, missing);
+    atomic_store(&files->place, place);
     files->saved = files->tried = false;
     explain(files);
-    if (missing)
+    if (place != PLACE_FINE)
         log_error(files->log, "store %s stops: %s", files->path, files->why);
+    else if (before == PLACE_LINKED)
+        log_info(files->log, "store %s: the file has only one name again", files->path);
     else
         log_info(files->log, "store %s: the file is back", files->path);
+}
+
+static enum files_place place_of(struct files *files, const struct stat *main)
+{
+    if (!names_are_several(main))
+        return PLACE_FINE;
+    files->linked = *main;
+    return PLACE_LINKED;
 }
 
 static bool has_moved(sqlite3 *db)
@@ -151,7 +166,7 @@ static bool check_files(struct files *files, sqlite3 *db, bool sized)
         return false;
     pthread_mutex_lock(&files->lock);
     if (!files->watched) {
-        set_missing(files, has_moved(db));
+        set_place(files, has_moved(db) ? PLACE_MISSING : PLACE_FINE);
     } else {
         bool main_is = in_place(files, FILE_MAIN, &main);
         bool wal_is = in_place(files, FILE_WAL, &wal), shm_is = in_place(files, FILE_SHM, &shm);
@@ -165,7 +180,7 @@ static bool check_files(struct files *files, sqlite3 *db, bool sized)
         else if (!shm_is && main_is)
             set_broken(files, FILE_SHM);
         else
-            set_missing(files, !main_is);
+            set_place(files, main_is ? place_of(files, &main) : PLACE_MISSING);
     }
     pthread_mutex_unlock(&files->lock);
     return !files_stopped(files);
@@ -196,7 +211,12 @@ void files_resized(struct files *files, int64_t bytes)
 
 bool files_stopped(const struct files *files)
 {
-    return atomic_load(&files->missing) || atomic_load(&files->broken);
+    return atomic_load(&files->place) != PLACE_FINE || atomic_load(&files->broken);
+}
+
+bool files_in_place(const struct files *files)
+{
+    return atomic_load(&files->place) != PLACE_MISSING && !atomic_load(&files->broken);
 }
 
 bool files_broken(const struct files *files)
@@ -270,9 +290,10 @@ int files_save(struct files *files, sqlite3 *db)
     int code = SQLITE_OK;
 
     pthread_mutex_lock(&files->lock);
-    bool broken = atomic_load(&files->broken), first = !files->tried;
-    if (!files->saved && (files->missing || (broken && files->broken_file == FILE_WAL))) {
-        code = files->missing ? copy_all(db) : save_log(files, db);
+    bool broken = atomic_load(&files->broken), missing = files->place == PLACE_MISSING;
+    bool first = !files->tried;
+    if (!files->saved && (missing || (broken && files->broken_file == FILE_WAL))) {
+        code = missing ? copy_all(db) : save_log(files, db);
         files->saved = code == SQLITE_OK;
         files->tried = true;
         explain(files);

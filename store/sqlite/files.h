@@ -13,6 +13,7 @@
  * commit is overwritten by one that is not acknowledged.
  *
  *   in place ◀─▶ missing: the main file was moved or deleted; it may come back
+ *      │◀──────▶ linked: it has another name (place.h); the commit that comes before is good
  *      └───────▶ broken: -wal or -shm were deleted or replaced, or the main file was cut short.
  * Other programs may have gone on with new ones, so neither reads nor writes can be trusted until
  * everybody has opened the store again.
@@ -29,12 +30,14 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "fence/base/log.h"
 #include "store/store.h"
 
 enum { FILE_MAIN, FILE_WAL, FILE_SHM, FILES };
+enum files_place { PLACE_FINE, PLACE_MISSING, PLACE_LINKED };
 
 struct files {
     /* Set once. */
@@ -53,10 +56,13 @@ struct files {
     int64_t size_last; /* as the last commit has it */
 
     pthread_mutex_t lock;
-    atomic_bool missing, broken, gone; /* changed under the lock */
+    /* Changed under the lock. */
+    atomic_int place; /* enum files_place */
+    atomic_bool broken, gone;
     /* Under the lock. */
-    bool saved, tried; /* what was acknowledged; to save it */
-    int broken_file;   /* FILE_MAIN: it was cut short */
+    struct stat linked; /* PLACE_LINKED: the main file */
+    bool saved, tried;  /* what was acknowledged; to save it */
+    int broken_file;    /* FILE_MAIN: it was cut short */
     char why[STORE_WHY_MAX];
 };
 
@@ -71,8 +77,10 @@ bool files_check_writer(struct files *files, sqlite3 *db);
 void files_resize(struct files *files, int64_t bytes);
 /* Note, for the writer, that another program's commits have made it this large. */
 void files_resized(struct files *files, int64_t bytes);
-/* Were they missing or broken at the last check? On any thread, at no cost. */
+/* Were they missing, linked or broken at the last check? On any thread, at no cost. */
 bool files_stopped(const struct files *files);
+/* Were they all in place, whatever other names there are? On any thread, at no cost. */
+bool files_in_place(const struct files *files);
 /* Were they broken at the last check, or have the rows gone to another store? Then nothing may be
  * read any more. On any thread, at no cost. */
 bool files_broken(const struct files *files);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "store/sqlite/db.h"
+#include "store/sqlite/place.h"
 
 static const char *const steps[] = {
     /* A resource's id keys its data. It is given to no other resource while the row is there; the
@@ -290,7 +291,8 @@ bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, 
     version = 0;
     kind = recognise(db, path, &version, why, why_size);
     if (kind == KIND_REFUSED ||
-        (kind == KIND_OURS && session != NULL && schema_is_closed(db, path, why, why_size)))
+        (kind == KIND_OURS && session != NULL &&
+         (!place_has_log(db, path, why, why_size) || schema_is_closed(db, path, why, why_size))))
         return false;
     if (kind == KIND_FAILED || !migrate(db, version, session) || db_exec(db, "COMMIT") != SQLITE_OK)
         return db_explain(db, path, why, why_size);

@@ -57,6 +57,7 @@
 #include "store/sqlite/db.h"
 #include "store/sqlite/files.h"
 #include "store/sqlite/guards.h"
+#include "store/sqlite/place.h"
 #include "store/sqlite/reader.h"
 #include "store/sqlite/schema.h"
 #include "store/sqlite/sql_memory.h"
@@ -274,6 +275,8 @@ static bool open_writer(struct sqlite_store *store, const struct store_options *
                  "store %s is new: there was none, and tokens begin at 1; if there was one before, "
                  "stop now, and put its file back or restore a backup (stockade restore)",
                  store->path);
+    if (place_note_log(db) != SQLITE_OK)
+        return db_explain(db, store->path, why, why_size);
     files_open(&store->files, db, store->path, store->log);
     return true;
 }

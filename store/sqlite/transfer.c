@@ -12,6 +12,7 @@
 #include "fence/base/mem.h"
 #include "store/clock.h"
 #include "store/sqlite/copy.h"
+#include "store/sqlite/place.h"
 #include "store/sqlite/schema.h"
 
 enum {
@@ -355,7 +356,8 @@ static bool open_it(struct sqlite_transfer *transfer, char *why, size_t why_size
     if (db_exec(transfer->db, cache_setup) != SQLITE_OK)
         return db_explain(transfer->db, transfer->path, why, why_size);
     return transfer->use == TRANSFER_HOLD ||
-           schema_prepare(transfer->db, transfer->path, NULL, why, why_size);
+           (schema_prepare(transfer->db, transfer->path, NULL, why, why_size) &&
+            place_has_log(transfer->db, transfer->path, why, why_size));
 }
 
 struct transfer *transfer_sqlite(const char *path, enum transfer_use use,

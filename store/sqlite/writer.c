@@ -234,7 +234,7 @@ static enum ended commit(struct writer *writer, bool changed)
             txn->clock->note = note;
         if (changed)
             files_resize(writer->files, wal_vfs_pages(writer->vfs) * writer->page_size);
-        if (!files_check_writer(writer->files, txn->db))
+        if (!files_check_writer(writer->files, txn->db) && !files_in_place(writer->files))
             return ENDED_LOST;
         writer->latest = true;
         writer->commits++;

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The note is a row of stockade_meta: the inode numbers of the main file and of its log, and the
+ * log's name. (Device numbers change with a reboot.) */
+#include "store/sqlite/place.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "fence/base/mem.h"
+#include "store/sqlite/names.h"
+#include "store/sqlite/wal_vfs.h"
+
+#define SUFFIX "-wal"
+
+static bool is_same(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* One name. */
+
+static bool is_mounted(const char *name)
+{
+    struct statx status;
+
+    return statx(AT_FDCWD, name, 0, 0, &status) == 0 &&
+           (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+bool place_is_sole(const char *path, char *why, size_t why_size)
+{
+    sqlite3_vfs *vfs = sqlite3_vfs_find(NULL);
+    struct stat status, named;
+    bool sole = false;
+
+    if (vfs == NULL || stat(path, &status) != 0 || !S_ISREG(status.st_mode))
+        return true;
+    char *name = mem_zalloc((size_t)vfs->mxPathname + 1);
+    int resolved = vfs->xFullPathname(vfs, path, vfs->mxPathname, name);
+    if ((resolved & 0xff) == SQLITE_OK && (stat(name, &named) != 0 || !is_same(&status, &named)))
+        snprintf(why, why_size,
+                 "%s leads to a file that SQLite does not find by it: name the file "
+                 "itself",
+                 path);
+    else if (names_are_several(&status))
+        names_explain(path, &status, why, why_size);
+    else if (is_mounted(name))
+        snprintf(why, why_size,
+                 "%s is mounted by itself, and its log would lie elsewhere than under its other "
+                 "name: mount its folder",
+                 path);
+    else
+        sole = true;
+    free(name);
+    return sole;
+}
+
+/* One log. */
+
+struct note {
+    unsigned long long main, log; /* inode numbers */
+    char *name;                   /* of the log; owned; NULL: there is no note */
+};
+
+static void note_free(struct note *note)
+{
+    free(note->name);
+    note->name = NULL;
+}
+
+static bool read_note(sqlite3 *db, struct note *note)
+{
+    sqlite3_stmt *stmt;
+
+    *note = (struct note){.name = NULL};
+    if (sqlite3_prepare_v2(db, "SELECT value FROM main.stockade_meta WHERE key = 'log'", -1, &stmt,
+                           NULL) != SQLITE_OK)
+        return false;
+    if (sqlite3_step(stmt) == SQLITE_ROW) {
+        const char *text = (const char *)sqlite3_column_text(stmt, 0);
+        int at = 0;
+        if (text != NULL && sscanf(text, "%llu %llu %n", &note->main, &note->log, &at) == 2 &&
+            text[at] == '/')
+            note->name = mem_strdup(text + at);
+    }
+    return sqlite3_finalize(stmt) == SQLITE_OK;
+}
+
+/* Make the note of the files as they are. False: they are not the operating system's. */
+static bool take_note(sqlite3 *db, struct note *note)
+{
+    const char *path = sqlite3_db_filename(db, "main");
+    struct stat main, log;
+
+    *note = (struct note){.name = NULL};
+    if (path == NULL || *path != '/')
+        return false;
+    char *name = mem_zalloc(strlen(path) + sizeof SUFFIX);
+    strcat(strcpy(name, path), SUFFIX);
+    if (stat(path, &main) != 0 || stat(name, &log) != 0) {
+        free(name);
+        return false;
+    }
+    *note = (struct note){.main = main.st_ino, .log = log.st_ino, .name = name};
+    return true;
+}
+
+static bool is_equal(const struct note *a, const struct note *b)
+{
+    return a->name != NULL && b->name != NULL && a->main == b->main && a->log == b->log &&
+           strcmp(a->name, b->name) == 0;
+}
+
+/* Is the log there that the note names, with something in it? */
+static bool is_there(const struct note *note, struct stat *log)
+{
+    return stat(note->name, log) == 0 && log->st_size > 0 && log->st_ino == note->log;
+}
+
+/* Was this file copied from one that is still where the note says? */
+static bool is_copy(const struct note *note, unsigned long long main)
+{
+    struct stat status;
+    char *name = mem_strdup(note->name);
+
+    name[strlen(name) - strlen(SUFFIX)] = '\0';
+    bool there = stat(name, &status) == 0;
+    free(name);
+    return there && note->main != main;
+}
+
+bool place_has_log(sqlite3 *db, const char *path, char *why, size_t why_size)
+{
+    struct note note, now;
+    struct stat log, main, own;
+    bool has = true;
+
+    if (!read_note(db, &note)) {
+        snprintf(why, why_size, "%s: %s", path, sqlite3_errmsg(db));
+        return false;
+    }
+    const char *name = sqlite3_db_filename(db, "main");
+    if (note.name == NULL || name == NULL || stat(name, &main) != 0 || !is_there(&note, &log)) {
+        note_free(&note);
+        return true;
+    }
+    bool noted = take_note(db, &now);
+    bool beside = noted && stat(now.name, &own) == 0 && is_same(&log, &own);
+    if (beside && note.main != main.st_ino && strcmp(note.name, now.name) == 0) {
+        has = false;
+        snprintf(why, why_size,
+                 "%s has the log of another file beside it, %s: put that file back, or move the "
+                 "log away (stockade restore puts a backup in place)",
+                 path, note.name);
+        sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    } else if (!beside && !is_copy(&note, main.st_ino)) {
+        has = false;
+        snprintf(why, why_size,
+                 "%s was renamed, and its log is %s: stop what uses it, and rename it back, or "
+                 "the log, too",
+                 path, note.name);
+    }
+    note_free(&now);
+    note_free(&note);
+    return has;
+}
+
+/* A reader may keep the log from being copied, or another program copies it: the next opening
+ * brings the note on. */
+static int copy_back(sqlite3 *db)
+{
+    int code = sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+
+    if (code == SQLITE_OK)
+        return wal_vfs_sync_code(wal_vfs_of(db));
+    return code == SQLITE_BUSY ? SQLITE_OK : code;
+}
+
+int place_note_log(sqlite3 *db)
+{
+    struct note note, now;
+    int code = SQLITE_OK;
+
+    if (!take_note(db, &now))
+        return SQLITE_OK;
+    if (!read_note(db, &note))
+        code = sqlite3_errcode(db);
+    if (code == SQLITE_OK && !is_equal(&note, &now)) {
+        char *sql = sqlite3_mprintf(
+            "REPLACE INTO stockade_meta(key, value) VALUES('log', '%llu %llu ' || %Q)", now.main,
+            now.log, now.name);
+        code = sql != NULL ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+        sqlite3_free(sql);
+        if (code == SQLITE_OK)
+            code = copy_back(db);
+    }
+    note_free(&now);
+    note_free(&note);
+    return code;
+}
+
+int place_forget_log(sqlite3 *db)
+{
+    return sqlite3_exec(db, "DELETE FROM main.stockade_meta WHERE key = 'log'", NULL, NULL, NULL);
+}
