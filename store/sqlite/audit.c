@@ -225,68 +225,17 @@ static void check_sqlite(struct audit *audit)
              " nothing in ' || parent FROM pragma_foreign_key_check");
 }
 
-/* Report each object (type, name, sql) of `rows` that the other database does not have, or has with
- * another text. `gone` and `altered` (NULL: pass over it) say so. Finalizes `rows`. */
-static void compare(struct audit *audit, sqlite3_stmt *rows, sqlite3 *other, const char *gone,
-                    const char *altered)
+static void report_change(void *context, const struct schema_change *change)
 {
-    sqlite3_stmt *stmt = NULL;
-
-    if (sqlite3_prepare_v2(other,
-                           "SELECT sql = ?3 FROM sqlite_schema WHERE type = ?1 AND name = ?2", -1,
-                           &stmt, NULL) != SQLITE_OK)
-        report_failure(audit, "the schema");
-    while (stmt != NULL && sqlite3_step(rows) == SQLITE_ROW) {
-        for (int i = 0; i < 3; i++)
-            sqlite3_bind_value(stmt, i + 1, sqlite3_column_value(rows, i));
-        int code = sqlite3_step(stmt);
-        const char *type = (const char *)sqlite3_column_text(rows, 0);
-        const char *name = (const char *)sqlite3_column_text(rows, 1);
-        if (code == SQLITE_DONE)
-            finding_report(audit->call, "schema", "the %s %s %s", type, name, gone);
-        else if (code != SQLITE_ROW)
-            report_failure(audit, "the schema");
-        else if (altered != NULL && sqlite3_column_int(stmt, 0) == 0)
-            finding_report(audit->call, "schema", "the %s %s %s", type, name, altered);
-        sqlite3_reset(stmt);
-    }
-    sqlite3_finalize(stmt);
-    if (sqlite3_finalize(rows) != SQLITE_OK)
-        report_failure(audit, "the schema");
+    finding_report(((struct audit *)context)->call, "schema", "the %s %s %s", change->type,
+                   change->name, change->how);
 }
 
-/* Is everything there, as it was made, and nothing else? What guards are made of is on the users'
- * own tables; check_guards sees whether that is whole. */
-static void compare_schemas(struct audit *audit, sqlite3 *fresh)
-{
-    static const char made[] = "SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL";
-    static const char ours[] =
-        "SELECT type, name, sql FROM sqlite_schema AS s WHERE sql IS NOT NULL"
-        " AND (tbl_name LIKE 'stockade\\_%' ESCAPE '\\' OR (name LIKE 'stockade\\_%' ESCAPE '\\'"
-        " AND NOT EXISTS(SELECT 1 FROM stockade_guard AS g WHERE g.name = s.tbl_name)))";
-    sqlite3_stmt *rows;
-
-    if (sqlite3_prepare_v2(fresh, made, -1, &rows, NULL) != SQLITE_OK)
-        finding_report(audit->call, "sqlite", "no schema to compare with: %s",
-                       sqlite3_errmsg(fresh));
-    else
-        compare(audit, rows, audit->db, "is gone", "was altered");
-    if (sqlite3_prepare_v2(audit->db, ours, -1, &rows, NULL) != SQLITE_OK)
-        report_failure(audit, "the schema");
-    else
-        compare(audit, rows, fresh, "is not Stockade's", NULL);
-}
-
+/* Is everything there, as it was made, and nothing else? */
 static void check_schema(struct audit *audit)
 {
-    sqlite3 *fresh = NULL;
-
-    if (sqlite3_open(":memory:", &fresh) == SQLITE_OK && schema_make(fresh) == SQLITE_OK)
-        compare_schemas(audit, fresh);
-    else
-        finding_report(audit->call, "sqlite", "no schema to compare with: %s",
-                       sqlite3_errmsg(fresh));
-    sqlite3_close(fresh);
+    if (schema_compare(audit->db, audit->version, report_change, audit) != SQLITE_OK)
+        report_failure(audit, "the schema");
 }
 
 struct guard_count {
@@ -354,8 +303,7 @@ bool store_sqlite_audit(struct audit_call *call, char *why, size_t why_size)
     }
     sqlite3_progress_handler(audit.db, WATCH_EVERY, watch_instructions, &call->watch);
     check_sqlite(&audit);
-    if (audit.version == schema_version())
-        check_schema(&audit);
+    check_schema(&audit);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (rules[i].since <= audit.version)
             run_rule(&audit, rules[i].kind, rules[i].kind, rules[i].sql);

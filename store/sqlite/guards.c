@@ -12,6 +12,7 @@
 #include "fence/base/mem.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guard_function.h"
+#include "store/sqlite/schema.h"
 
 enum { FLAW_MAX = 160, NAME_MAX_BYTES = 512 };
 
@@ -26,6 +27,13 @@ struct watched {
     char flaw[FLAW_MAX]; /* empty: it is whole */
 };
 
+/* What other programs have changed of Stockade's own objects. */
+struct changes {
+    int count;
+    bool harm;
+    char first[STORE_WHY_MAX]; /* in words; if one harms, that */
+};
+
 struct guards {
     const char *path; /* borrowed, for the log */
     const struct log *log;
@@ -35,6 +43,7 @@ struct guards {
     bool stale;      /* whatever the version, check again */
     struct watched *list;
     size_t count;
+    struct changes changes;
 };
 
 /* What a guard consists of: five triggers and an index, each a pure function of the guard, so that
@@ -271,6 +280,36 @@ static void report(const struct guards *guards, struct watched *list, size_t cou
                      log_quoted(bytes_of(guards->list[i].guard.table), table, sizeof table));
 }
 
+static void note_change(void *context, const struct schema_change *change)
+{
+    struct changes *changes = context;
+
+    if (changes->count++ == 0 || (change->harms && !changes->harm))
+        schema_explain_change(change, changes->first, sizeof changes->first);
+    changes->harm |= change->harms;
+}
+
+/* Look what others have changed, and log it where that is news. Our own changes go round these
+ * objects (sql_authorizer.c). */
+static bool check_own(struct transaction *txn)
+{
+    struct guards *guards = txn->guards;
+    struct changes now = {.count = 0}, *before = &guards->changes;
+
+    if (schema_compare(txn->db, schema_version(), note_change, &now) != SQLITE_OK)
+        return false;
+    if (now.harm && (!before->harm || strcmp(now.first, before->first) != 0))
+        log_error(guards->log, "store %s takes no writes: %s", guards->path, now.first);
+    else if (now.count > 0 && (now.count != before->count || strcmp(now.first, before->first) != 0))
+        log_warn(guards->log, "store %s: %s; of Stockade's own objects %d differ: stockade check",
+                 guards->path, now.first, now.count);
+    else if (now.count == 0 && before->count > 0)
+        log_info(guards->log, "store %s: Stockade's own objects are as they were made again",
+                 guards->path);
+    *before = now;
+    return true;
+}
+
 enum stk_error guards_check(struct transaction *txn, enum guards_news news)
 {
     struct guards *guards = txn->guards;
@@ -287,6 +326,10 @@ enum stk_error guards_check(struct transaction *txn, enum guards_news news)
         return transaction_fail(txn);
     /* Our own change may be one of the registry alone. */
     if (version == guards->version && !guards->stale && news != GUARDS_OWN)
+        return STK_OK;
+    if ((news != GUARDS_OWN || guards->version == 0) && !check_own(txn))
+        return transaction_fail(txn);
+    if (guards->changes.harm) /* the registry may be what has gone; look again the next time */
         return STK_OK;
     if (!read_list(txn->db, &list, &count) || !find_flaws(txn->db, list, count)) {
         list_free(list, count);
@@ -308,6 +351,11 @@ void guards_invalidate(struct guards *guards)
 {
     if (guards != NULL && guards->unsettled)
         guards->stale = true;
+}
+
+const char *guards_harm(const struct guards *guards)
+{
+    return guards != NULL && guards->changes.harm ? guards->changes.first : NULL;
 }
 
 bool guards_has(const struct guards *guards, const char *table)

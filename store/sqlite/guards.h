@@ -5,7 +5,9 @@
  * Guards live in the file, so any program can lose one (DROP TRIGGER, DROP TABLE, ALTER TABLE). The
  * writer checks them whenever the schema may have changed: when the file is opened, after a foreign
  * commit that changed the schema, after its own changes, after a roll-back. A guard that is not as
- * it was made is broken: that is logged, and nobody may write to its table until it is restored. */
+ * it was made is broken: that is logged, and nobody may write to its table until it is restored.
+ * The same check looks at Stockade's own tables: a trigger on one of them runs within our own
+ * statements, so while there is one nothing at all is written. */
 #ifndef STOCKADE_STORE_SQLITE_GUARDS_H
 #define STOCKADE_STORE_SQLITE_GUARDS_H
 
@@ -31,6 +33,10 @@ enum stk_error guards_check(struct transaction *txn, enum guards_news news);
 /* Have the next guards_check read everything anew where our own change was not committed yet: the
  * transaction, or a part of it, was rolled back. */
 void guards_invalidate(struct guards *guards);
+
+/* What of Stockade's own objects another program has changed so that nothing may be written, in
+ * words; NULL: nothing. */
+const char *guards_harm(const struct guards *guards);
 
 /* Is there a guard on this table, whole or broken? */
 bool guards_has(const struct guards *guards, const char *table);

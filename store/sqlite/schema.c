@@ -186,18 +186,137 @@ static bool journal_is_wal(sqlite3 *db, char *why, size_t why_size, const char *
     return wal;
 }
 
-static int take_steps(sqlite3 *db, int64_t version)
+static int take_steps(sqlite3 *db, int64_t from, int64_t to)
 {
     int code = SQLITE_OK;
 
-    for (int64_t at = version; at < SCHEMA_VERSION && code == SQLITE_OK; at++)
+    for (int64_t at = from; at < to && code == SQLITE_OK; at++)
         code = db_exec(db, steps[at]);
     return code;
 }
 
-int schema_make(sqlite3 *db)
+/* What other programs have changed: each object is compared with one in a store that was just made,
+ * by its text.
+ *
+ * A trigger runs within our own statements, a unique index or another table refuses rows that ours
+ * does not. The rest (views, other indexes) only costs time, or misleads people. */
+
+/* Objects (type, name, tbl_name, sql, whether the index is unique) of one database... */
+#define OBJECTS                                                                                    \
+    "SELECT type, name, tbl_name, sql, type = 'index' AND EXISTS(SELECT 1 FROM"                    \
+    " pragma_index_list(s.tbl_name) AS i WHERE i.name = s.name AND i.\"unique\")"                  \
+    " FROM sqlite_schema AS s WHERE sql IS NOT NULL"
+/* ...that are on our tables, or named like ours. What guards are made of is on the users' own
+ * tables; guards.c sees whether that is whole. */
+#define ON_OURS " AND (tbl_name LIKE 'stockade\\_%' ESCAPE '\\')"
+#define LIKE_OURS                                                                                  \
+    " AND (tbl_name LIKE 'stockade\\_%' ESCAPE '\\' OR (name LIKE 'stockade\\_%' ESCAPE '\\'"      \
+    " AND NOT EXISTS(SELECT 1 FROM stockade_guard AS g WHERE g.name = s.tbl_name)))"
+
+static bool is_own(const char *table)
 {
-    return take_steps(db, 0);
+    return sqlite3_strlike("stockade\\_%", table, '\\') == 0;
+}
+
+/* Find those of `from` that `to` does not have, or, with `altered`, has otherwise. */
+static int compare(sqlite3 *from, const char *objects, sqlite3 *to, const char *gone,
+                   const char *altered, schema_each_change *each, void *context)
+{
+    sqlite3_stmt *rows = NULL, *stmt = NULL;
+    int code = sqlite3_prepare_v2(from, objects, -1, &rows, NULL);
+
+    if (code == SQLITE_OK)
+        code = sqlite3_prepare_v2(
+            to, "SELECT sql = ?3 FROM sqlite_schema WHERE type = ?1 AND name = ?2", -1, &stmt,
+            NULL);
+    while (code == SQLITE_OK && (code = sqlite3_step(rows)) == SQLITE_ROW) {
+        sqlite3_bind_value(stmt, 1, sqlite3_column_value(rows, 0));
+        sqlite3_bind_value(stmt, 2, sqlite3_column_value(rows, 1));
+        sqlite3_bind_value(stmt, 3, sqlite3_column_value(rows, 3));
+        int found = sqlite3_step(stmt);
+        struct schema_change change = {
+            .type = (const char *)sqlite3_column_text(rows, 0),
+            .name = (const char *)sqlite3_column_text(rows, 1),
+            .table = (const char *)sqlite3_column_text(rows, 2),
+            .how = found == SQLITE_ROW ? altered : gone,
+        };
+        bool differs = found != SQLITE_ROW || sqlite3_column_int(stmt, 0) == 0;
+        code = found == SQLITE_ROW || found == SQLITE_DONE ? SQLITE_OK : found;
+        if (change.type == NULL || change.name == NULL || change.table == NULL)
+            code = SQLITE_NOMEM;
+        else if (code == SQLITE_OK && differs && change.how != NULL) {
+            change.harms =
+                is_own(change.table) &&
+                (strcmp(change.type, "trigger") == 0 || sqlite3_column_int(rows, 4) != 0 ||
+                 (strcmp(change.type, "table") == 0 && altered != NULL));
+            each(context, &change);
+        }
+        sqlite3_reset(stmt);
+    }
+    sqlite3_finalize(stmt);
+    sqlite3_finalize(rows);
+    return code == SQLITE_DONE ? SQLITE_OK : code;
+}
+
+int schema_compare(sqlite3 *db, int64_t version, schema_each_change *each, void *context)
+{
+    sqlite3 *fresh = NULL;
+    int64_t guards = 0;
+    int code = sqlite3_open(":memory:", &fresh);
+
+    if (code == SQLITE_OK)
+        code = take_steps(fresh, 0, version);
+    if (code == SQLITE_OK)
+        code = compare(fresh, OBJECTS, db, "is gone", "was altered", each, context);
+    if (code == SQLITE_OK)
+        code = db_int64(db,
+                        "SELECT count(*) FROM sqlite_schema WHERE type = 'table'"
+                        " AND name = 'stockade_guard'",
+                        &guards);
+    if (code == SQLITE_OK)
+        code = compare(db, guards != 0 ? OBJECTS LIKE_OURS : OBJECTS ON_OURS, fresh,
+                       "is not Stockade's", NULL, each, context);
+    sqlite3_close(fresh);
+    return code;
+}
+
+void schema_explain_change(const struct schema_change *change, char *why, size_t why_size)
+{
+    bool foreign = strcmp(change->type, "trigger") == 0 || strcmp(change->type, "index") == 0;
+
+    if (foreign && strcmp(change->how, "is gone") != 0)
+        text_print(why, why_size, "the %s %.64s on %.32s %s: remove it (DROP %s)", change->type,
+                   change->name, change->table, change->how,
+                   change->type[0] == 't' ? "TRIGGER" : "INDEX");
+    else
+        text_print(why, why_size, "the %s %.64s %s: undo that, or restore a backup", change->type,
+                   change->name, change->how);
+}
+
+struct harm {
+    bool found;
+    char why[160];
+};
+
+static void note_harm(void *context, const struct schema_change *change)
+{
+    struct harm *harm = context;
+
+    if (!change->harms || harm->found)
+        return;
+    harm->found = true;
+    schema_explain_change(change, harm->why, sizeof harm->why);
+}
+
+bool schema_is_ours(sqlite3 *db, int64_t version, const char *path, char *why, size_t why_size)
+{
+    struct harm harm = {.found = false};
+
+    if (schema_compare(db, version, note_harm, &harm) != SQLITE_OK)
+        return db_explain(db, path, why, why_size);
+    if (harm.found)
+        text_print(why, why_size, "%.100s was changed by another program: %s", path, harm.why);
+    return !harm.found;
 }
 
 /* Inside a transaction: from `version` to ours, and one more session where that is counted. */
@@ -213,7 +332,7 @@ static bool migrate(sqlite3 *db, int64_t version, int64_t *session)
         if (db_exec(db, sql) != SQLITE_OK)
             return false;
     }
-    if (take_steps(db, version) != SQLITE_OK)
+    if (take_steps(db, version, SCHEMA_VERSION) != SQLITE_OK)
         return false;
     snprintf(sql, sizeof sql, "PRAGMA user_version = %lld", (long long)SCHEMA_VERSION);
     return db_exec(db, sql) == SQLITE_OK &&
@@ -290,9 +409,12 @@ bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, 
     /* Again, under the lock: another daemon may have been quicker. */
     version = 0;
     kind = recognise(db, path, &version, why, why_size);
-    if (kind == KIND_REFUSED ||
-        (kind == KIND_OURS && session != NULL &&
-         (!place_has_log(db, path, why, why_size) || schema_is_closed(db, path, why, why_size))))
+    if (kind == KIND_REFUSED)
+        return false;
+    if (kind == KIND_OURS && !schema_is_ours(db, version, path, why, why_size))
+        return false;
+    if (kind == KIND_OURS && session != NULL &&
+        (!place_has_log(db, path, why, why_size) || schema_is_closed(db, path, why, why_size)))
         return false;
     if (kind == KIND_FAILED || !migrate(db, version, session) || db_exec(db, "COMMIT") != SQLITE_OK)
         return db_explain(db, path, why, why_size);

@@ -24,9 +24,21 @@ bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, 
 bool schema_recognise(sqlite3 *db, const char *path, int64_t *version, char *why, size_t why_size);
 /* The version that schema_prepare brings a file to. */
 int64_t schema_version(void);
-/* Make Stockade's tables and views of that version in an empty database, to compare with.
- * SQLITE_OK or SQLite's code. */
-int schema_make(sqlite3 *db);
+/* An object that is not as Stockade has made it, or one of another program's on Stockade's tables
+ * or with one of its names. */
+struct schema_change {
+    const char *type, *name, *table; /* as in sqlite_schema; live as long as the call */
+    const char *how;                 /* "is gone", ... */
+    bool harms;                      /* it can change what is written: then nothing may be */
+};
+typedef void schema_each_change(void *context, const struct schema_change *change);
+/* Compare the objects of a store of this version with those that it was made with. SQLITE_OK or
+ * SQLite's code. */
+int schema_compare(sqlite3 *db, int64_t version, schema_each_change *each, void *context);
+/* Say it in one line: which one, and what to do. */
+void schema_explain_change(const struct schema_change *change, char *why, size_t why_size);
+/* Is there none that harms? False: `why` has one line. */
+bool schema_is_ours(sqlite3 *db, int64_t version, const char *path, char *why, size_t why_size);
 
 /* Does a move keep the file closed? Then `why` says so. */
 bool schema_is_closed(sqlite3 *db, const char *path, char *why, size_t why_size);

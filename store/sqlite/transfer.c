@@ -336,7 +336,8 @@ static bool is_current(struct sqlite_transfer *transfer, char *why, size_t why_s
                    "%s has schema version %lld, and this program needs %lld: open it with this "
                    "version's stockaded once",
                    transfer->path, (long long)version, (long long)schema_version());
-    return version == schema_version();
+    return version == schema_version() &&
+           schema_is_ours(transfer->db, version, transfer->path, why, why_size);
 }
 
 static bool open_it(struct sqlite_transfer *transfer, char *why, size_t why_size)

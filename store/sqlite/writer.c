@@ -162,6 +162,19 @@ static bool measure(struct writer *writer)
     return true;
 }
 
+/* Has another program changed Stockade's own tables? Then it is noted. */
+static bool is_harmed(struct writer *writer)
+{
+    struct transaction *txn = &writer->txn;
+    const char *harm = guards_harm(txn->guards);
+
+    if (harm == NULL)
+        return false;
+    txn->code = SQLITE_READONLY;
+    snprintf(txn->reason, sizeof txn->reason, "%s", harm);
+    return true;
+}
+
 static bool begin(struct writer *writer)
 {
     struct transaction *txn = &writer->txn;
@@ -171,18 +184,19 @@ static bool begin(struct writer *writer)
     if ((files_stopped(writer->files) && !files_check(writer->files, txn->db)) ||
         !transaction_begin(txn, STATEMENT_BEGIN_WRITE, &version))
         return false;
-    if (version != writer->data_version) {
-        if (has_gone(writer) || !measure(writer))
-            return false;
-        writer->foreign_commits += writer->data_version != 0;
-        writer->data_version = version;
-        cache_clear(txn->cache);
-        txn->floor_known = false;
+    if (version != writer->data_version)
         news = GUARDS_FOREIGN;
-        if (transaction_resume_clock(txn, false) != STK_OK)
-            return false;
-    }
-    return guards_check(txn, news) == STK_OK;
+    if (guards_check(txn, news) != STK_OK || is_harmed(writer))
+        return false;
+    if (news == GUARDS_NO_NEWS)
+        return true;
+    if (has_gone(writer) || !measure(writer))
+        return false;
+    writer->foreign_commits += writer->data_version != 0;
+    writer->data_version = version;
+    cache_clear(txn->cache);
+    txn->floor_known = false;
+    return transaction_resume_clock(txn, false) == STK_OK;
 }
 
 /* 2. Run one operation, and count its `changes`. False: the transaction cannot go on. */

@@ -65,7 +65,7 @@ const char *rig_rows(const struct rig *rig, const char *sql)
 
 const char *rig_log(const struct rig *rig)
 {
-    static char text[8192];
+    static char text[1 << 18];
     ssize_t got = pread(rig->log_file.fd, text, sizeof text - 1, 0);
     assert_true(got >= 0);
     text[got] = '\0';
