@@ -104,7 +104,9 @@ struct store_stats {
     uint64_t lock_waits;        /* operations that waited long because a row was locked */
     uint64_t batch_reruns;      /* batches that ran again: others were quicker, or it was cut off */
     uint64_t backends_ended;    /* of daemons that stood still with rows locked */
-    uint64_t oldest_snapshot_s; /* age of the oldest one, for which dead rows are kept */
+    uint64_t oldest_snapshot_s; /* age of the oldest one, for which dead rows are kept; in SQLite
+                                 * of one that holds the log, at least so much */
+    uint64_t log_bytes;         /* SQLite's write-ahead log, on the disk; else 0 */
     struct durations barriers;  /* reads, until what they tell is replicated */
     bool writer_rests, reader_rests; /* the thread has nothing to do */
     enum store_state state;

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "fence/base/check.h"
 #include "store/sqlite/db.h"
+#include "store/sqlite/holders.h"
 #include "store/sqlite/wal_vfs.h"
 
 enum {
@@ -74,8 +76,10 @@ static bool copy(struct checkpointer *checkpointer)
         note_result(checkpointer, checkpointer->db, code);
         if (code != SQLITE_OK || left_over(checkpointer, pages, copied) <= REST_PAGES)
             return code == SQLITE_OK;
-        if (copied <= copied_before) /* a reader needs what the next pages would overwrite */
+        if (copied <= copied_before) { /* a reader needs what the next pages would overwrite */
+            checkpointer->held = true;
             return false;
+        }
         copied_before = copied;
     }
     return true; /* the writer is faster than the copying, and is to feel it */
@@ -94,10 +98,85 @@ static void set_pages_max(struct checkpointer *checkpointer)
     atomic_store(&checkpointer->pages_max, pages < PAGES_MAX_MOST ? (int)pages : PAGES_MAX_MOST);
 }
 
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* The most that the log takes by itself, in bytes. */
+static int64_t usual_bytes(const struct checkpointer *checkpointer)
+{
+    int64_t page_size = 0;
+
+    (void)db_int64(checkpointer->db, "PRAGMA page_size", &page_size);
+    return (int64_t)atomic_load(&checkpointer->pages_max) * PAGES_FACTOR * page_size;
+}
+
+static void warn_of_reader(struct checkpointer *checkpointer, int64_t bytes, int64_t held_ms)
+{
+    const struct files *files = checkpointer->files;
+    char holders[128];
+
+    holders_name(files->ids[FILE_SHM].device, files->ids[FILE_SHM].number, holders, sizeof holders);
+    log_warn(checkpointer->log,
+             "store %s: its write-ahead log has %lld MB and grows, for a reader has kept its "
+             "snapshot for %lld s or longer: %s; end that transaction or program",
+             checkpointer->path, (long long)(bytes >> 20), (long long)(held_ms / 1000), holders);
+    checkpointer->warned_bytes = bytes;
+}
+
+/* After a pass, and once a second: how large is the log, and does a reader hold it? */
+static void look_at_log(struct checkpointer *checkpointer)
+{
+    int64_t since_ms = atomic_load(&checkpointer->held_since_ms), bytes;
+    struct stat status;
+
+    if (!checkpointer->files->watched || stat(checkpointer->files->paths[FILE_WAL], &status) != 0)
+        return;
+    bytes = status.st_size;
+    atomic_store(&checkpointer->log_bytes, bytes);
+    if (checkpointer->held && since_ms == 0)
+        atomic_store(&checkpointer->held_since_ms, since_ms = now_ms());
+    if (!checkpointer->held) {
+        atomic_store(&checkpointer->held_since_ms, 0);
+        if (checkpointer->warned_bytes > 0)
+            log_info(checkpointer->log, "store %s: nobody holds its write-ahead log any more",
+                     checkpointer->path);
+        checkpointer->warned_bytes = 0;
+    } else if (bytes > (checkpointer->warned_bytes > 0 ? 2 * checkpointer->warned_bytes
+                                                       : usual_bytes(checkpointer))) {
+        warn_of_reader(checkpointer, bytes, now_ms() - since_ms);
+    }
+}
+
+int64_t checkpointer_log_bytes(const struct checkpointer *checkpointer)
+{
+    return atomic_load(&checkpointer->log_bytes);
+}
+
+int64_t checkpointer_held_ms(const struct checkpointer *checkpointer)
+{
+    int64_t since_ms = atomic_load(&checkpointer->held_since_ms);
+    return since_ms != 0 ? now_ms() - since_ms : 0;
+}
+
 static void work(struct checkpointer *checkpointer)
 {
+    checkpointer->held = false;
     set_pages_max(checkpointer);
-    set_state(checkpointer, copy(checkpointer) ? CHECKPOINT_REST : CHECKPOINT_IDLE);
+    bool copied = copy(checkpointer);
+    look_at_log(checkpointer);
+    set_state(checkpointer, copied ? CHECKPOINT_REST : CHECKPOINT_IDLE);
+}
+
+/* Has the reader gone? */
+static void work_again(struct checkpointer *checkpointer)
+{
+    set_state(checkpointer, CHECKPOINT_COPYING);
+    work(checkpointer);
 }
 
 /* True: it is over, and nothing has happened. The lock is held. */
@@ -133,6 +212,10 @@ static void *checkpointer_main(void *context)
             work(checkpointer);
         else if (!files_check(checkpointer->files, checkpointer->db))
             (void)checkpointer_save(checkpointer, checkpointer->db);
+        else if (checkpointer->held && !checkpointer_lost(checkpointer))
+            work_again(checkpointer);
+        else
+            look_at_log(checkpointer);
         pthread_mutex_lock(&checkpointer->lock);
     }
     pthread_mutex_unlock(&checkpointer->lock);

@@ -13,6 +13,10 @@
  * again. But a failed sync of the file is the end: nobody may take the file to be whole and begin
  * the WAL anew. Whoever opens the store next copies all of it again (wal_vfs.h).
  *
+ * A reader that keeps its snapshot holds the log: what was committed after it stays there, and the
+ * log grows for as long. That is tried again once a second; from the size on that the log has by
+ * itself at most it is logged, with the reader's name, and again at each doubling.
+ *
  * When there is nothing to copy, the thread checks once a second that the files are in place. */
 #ifndef STOCKADE_STORE_SQLITE_CHECKPOINTER_H
 #define STOCKADE_STORE_SQLITE_CHECKPOINTER_H
@@ -45,6 +49,12 @@ struct checkpointer {
     atomic_int outage; /* SQLite's code of the failure that was logged */
     atomic_bool lost;
 
+    /* The thread's; others look. */
+    _Atomic int64_t held_since_ms; /* a reader has held the log since then, at least; 0: nobody */
+    _Atomic int64_t log_bytes;     /* the size of its file, as last seen */
+    bool held;                     /* by a reader, in the pass that was made last */
+    int64_t warned_bytes;          /* it was logged at this size; 0: it was not */
+
     /* The writer's. */
     atomic_int pages; /* in the WAL, as of the last commit; the thread looks at it */
     int again_at;     /* pages below which no copying begins: the last one left some over */
@@ -59,6 +69,11 @@ bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, struct f
 void checkpointer_stop(struct checkpointer *checkpointer);
 /* Copy the bulk, if that is to be done, without a thread. False: there was nothing to do. */
 bool checkpointer_step(struct checkpointer *checkpointer);
+
+/* Return the size of the log's file, and for how long, at least, a reader has held it (ms; 0:
+ * nobody does). On any thread. */
+int64_t checkpointer_log_bytes(const struct checkpointer *checkpointer);
+int64_t checkpointer_held_ms(const struct checkpointer *checkpointer);
 
 /* The writer's part. */
 

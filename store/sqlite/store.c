@@ -187,6 +187,8 @@ static struct store_stats sqlite_stats(const struct store *base)
         stats.state = STORE_STOPPED;
     stats.writer_rests = worker_rests(&store->writes);
     stats.reader_rests = worker_rests(&store->reads[READS_QUICK].worker);
+    stats.log_bytes = (uint64_t)checkpointer_log_bytes(&store->checkpointer);
+    stats.oldest_snapshot_s = (uint64_t)(checkpointer_held_ms(&store->checkpointer) / 1000);
     stats.writes_queued = worker_queued(&store->writes);
     stats.reads_queued = 0;
     for (size_t i = 0; i < READS; i++)

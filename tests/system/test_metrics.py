@@ -291,3 +291,36 @@ def test_prometheus_takes_the_alerts_and_the_dashboards_questions(tmp_path):
     run = subprocess.run(["promtool", "check", "rules", MONITORING / "alerts.yml", questions],
                          capture_output=True, text=True, timeout=patience(30), check=False)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+READER = """
+import sqlite3, sys
+file = sqlite3.connect(sys.argv[1], isolation_level=None)
+file.execute("BEGIN")
+file.execute("SELECT * FROM stockade_fences").fetchall()
+print("reads", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_reader_that_holds_the_log_is_named_and_measured(rig):
+    daemon = rig.daemon()
+    client = daemon.client(timeout=60)
+    token = client.token("r", 600000)
+    reader = subprocess.Popen(["/usr/bin/python3", "-c", READER, rig.store], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert reader.stdout.readline() == "reads\n"
+    for i in range(45):
+        client.fenced(token, "SET", "r", str(i % 10) * (4 << 20))
+    wait_until(lambda: "a reader has kept its snapshot" in daemon.stderr(), "it is logged")
+    assert re.search(rf"log has 1\d\d MB .*: python3 \(process {reader.pid}\); end that",
+                     daemon.stderr())
+    assert daemon.metric("store_log_bytes") > 128 << 20
+    wait_until(lambda: daemon.metric("store_oldest_snapshot_seconds") >= 1, "its age is told")
+    reader.communicate()
+    wait_until(lambda: "nobody holds its write-ahead log" in daemon.stderr(), "it has gone")
+    assert daemon.metric("store_oldest_snapshot_seconds") == 0
+    client.fenced(token, "SET", "r", "x")
+    size = daemon.metric("store_log_bytes")
+    client.fenced(token, "SET", "r", "y" * (4 << 20))
+    wait_until(lambda: daemon.metric("store_log_bytes") <= size, "its room is used again")

@@ -410,3 +410,37 @@ RIG_TEST(a_log_that_goes_on_repeating_is_copied_once_in_a_while)
     stop(&checkpointer);
     assert_int_equal(sqlite3_close(writer), SQLITE_OK);
 }
+
+static void await_in_log(const struct rig *rig, const char *text)
+{
+    struct deadline deadline = deadline_in(DEADLINE_S * 1000);
+
+    while (strstr(rig_log(rig), text) == NULL) {
+        deadline_keep(&deadline);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+RIG_TEST(a_reader_that_holds_the_log_is_told_of_until_it_has_gone)
+{
+    sqlite3 *reader = rig_foreign(rig);
+    int number = 0;
+
+    write_one(rig, &number, false);
+    assert_int_equal(sqlite3_exec(reader, "BEGIN; SELECT * FROM stockade_string", NULL, NULL, NULL),
+                     SQLITE_OK);
+    for (int i = 0; i < 2 * PAGES_MAX; i++) /* within what the log takes by itself */
+        write_one(rig, &number, false);
+    assert_null(strstr(rig_log(rig), "write-ahead log has"));
+    while (size_of(rig, "-wal") < 1 << 20) /* more than the rest that is left to the writer */
+        write_one(rig, &number, false);
+    await_in_log(rig, "a reader has kept its snapshot");
+    assert_contains(rig_log(rig), "this program itself"); /* for it is the test's */
+    assert_true(store_stats(rig->store).log_bytes > PAGES_MAX * FACTOR * 1024);
+    struct deadline deadline = deadline_in(DEADLINE_S * 1000);
+    while (store_stats(rig->store).oldest_snapshot_s == 0)
+        deadline_keep(&deadline);
+    sqlite3_close(reader);
+    await_in_log(rig, "nobody holds its write-ahead log any more");
+    assert_int_equal(store_stats(rig->store).oldest_snapshot_s, 0);
+}
