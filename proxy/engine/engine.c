@@ -21,7 +21,7 @@
 
 /* So many timers fire in a turn, since a million leases may end in one millisecond. The others do
  * in the next turn, which is due at once. */
-enum { TIMERS_MAX = 512 };
+enum { TIMERS_MAX = 64 };
 
 static void session_closed(struct session *session)
 {
