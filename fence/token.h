@@ -21,9 +21,10 @@
 
 /* Tokens are 1 .. 2^53-1: exact as doubles, which is what Lua and JavaScript count in. */
 #define TOKEN_MAX ((INT64_C(1) << 53) - 1)
-/* A lease service's counter this far above the store's floor was not reached by granting. It is not
- * believed, and minting goes on from the floor. */
-#define TOKEN_LEAP_MAX (INT64_C(1) << 32)
+/* So far above a floor grants alone may have taken a lease service's counter. */
+#define TOKEN_STEPS_MAX (INT64_C(1) << 32)
+/* By so much the clocks may differ whose time floors are raised to: a day, in microseconds. */
+#define TOKEN_DRIFT_MAX_US (24 * 3600 * INT64_C(1000000))
 
 /* On disk as a number: never renumber. */
 enum fence_state {
@@ -48,18 +49,29 @@ bool fence_admits(const struct fence *fence, int64_t minted);
 /* May a resource in this state be written without any token where the operator allows that? */
 bool fence_unclaimed(const struct fence *fence);
 
+/* Return up to where a lease service's counter is believed, at the time `now_us` (since 1970). A
+ * store that is not the one it was begins anew at the time (token_floor_anew), and its lease
+ * service may remember one that did so later, by a clock that is ahead. What lies higher somebody
+ * has written there: it would use up the resource's tokens. */
+int64_t token_believed_max(int64_t floor, int64_t now_us);
+
 /* Return the next token that a lease service has to hand out. `counter` is its own last one, which
  * may be corrupt; `floor` is the store's. 0: the tokens of this resource are used up. */
-int64_t token_next(int64_t counter, int64_t floor);
+int64_t token_next(int64_t counter, int64_t floor, int64_t believed_max);
 
 /* Could a lease service have handed out this token above that floor, for this grant or for one
- * before it that nobody was told of? Any other would use up the resource's tokens. */
-bool token_follows(int64_t token, int64_t floor);
+ * before it that nobody was told of? */
+bool token_follows(int64_t token, int64_t floor, int64_t believed_max);
 
-/* Return the floor of a store that was restored, where `known` is the largest token that anybody
- * knows of: the time, in microseconds since 1970, for grants are far rarer than one a microsecond;
- * or, where a token lies higher than that, TOKEN_LEAP_MAX above it. 0: no token is left. */
-int64_t token_floor_restored(int64_t known, int64_t now_us);
+/* Return the floor of a store that may not remember all tokens that it has given out: it was
+ * restored, copied, promoted, or started anew. `known` is the largest token that it knows of.
+ *
+ * The floor is the time, in microseconds since 1970. Grants are far rarer than one a microsecond,
+ * so that is above all tokens that were given out before, also by another copy that began anew
+ * earlier. A fixed step above what is known would not do: two copies of one state would step to the
+ * same place. Where the clock is behind what is known, the step is a random one (`random`, any
+ * bits), so that two copies meet in one of 2^32 cases. 0: no token is left. */
+int64_t token_floor_anew(int64_t known, int64_t now_us, uint32_t random);
 
 /* Read a token as a client writes it: a decimal number in 1..TOKEN_MAX. */
 bool token_parse(struct bytes text, int64_t *token);

@@ -8,8 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "fence/token.h"
-#include "store/clock.h"
+#include "store/floor.h"
 #include "store/sqlite/copy.h"
 #include "store/transfer.h"
 
@@ -97,8 +96,7 @@ static bool replace(struct restore_call *call, struct transfer *from, struct tra
         return false;
     }
     int64_t known = larger(larger(source.token, source.floor), larger(target.token, target.floor));
-    int64_t now_ms = larger(target.now_ms, store_clock_wall_ms(&clock_monotonic));
-    call->floor = token_floor_restored(known, now_ms * 1000);
+    call->floor = store_floor_anew(known, target.now_ms * 1000);
     call->replaced = target.session > 0;
     if (call->floor == 0) {
         text_print(why, why_size, "no token is left above those of %s",

@@ -48,7 +48,7 @@ struct restore_call {
  * again (P2) or fits (P1):
  *
  * - Every live lease of the backup is revoked.
- * - The store-wide floor rises to the time in microseconds since 1970 (token_floor_restored). That
+ * - The store-wide floor rises to the time in microseconds since 1970 (token_floor_anew). That
  * lies above all that was given out after the backup was taken, also by a store that is lost, and
  * also by one that was restored from the same backup before. Where a token of the backup or of the
  * present store lies higher still (a clock that was wrong, a number that was written by hand), the

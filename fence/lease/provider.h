@@ -70,6 +70,7 @@ struct lease_call {
     int64_t asked_ms;                /* GRANT, RENEW, QUERY: now, or earlier, on the caller's
                                         clock, for answer_until_ms */
     int64_t floor;                   /* GRANT: the store's; mint above it */
+    int64_t believed_max;            /* GRANT: a counter above this is none: token_believed_max */
     int64_t void_token;              /* GRANT: a lock of `nonce` with this token counts as free,
                                         since the store has not recorded it; 0: none */
     bool reentry_only;               /* GRANT: others wait; enter again or leave it alone */

@@ -2,26 +2,34 @@
 #include "store/postgresql/identity.h"
 
 #include "fence/base/clock.h"
+#include "store/floor.h"
 #include "store/postgresql/load.h"
 #include "store/postgresql/statements.h"
 #include "store/transfer.h"
 
-enum { CORRECTIONS_MAX = 5 };
+enum {
+    CORRECTIONS_MAX = 5,
+    PG_ANEW_TIMEOUT_MS = 120000, /* of a trip that looks at all rows */
+};
 
 /* An old primary that does not know of its successor has an older timeline. */
-static bool is_newest(struct pg_txn *txn, int64_t timeline)
+static bool is_newest(struct pg_txn *txn, int64_t system, int64_t timeline)
 {
-    int64_t seen = atomic_load(&txn->shared->timeline);
+    struct pg_shared *shared = txn->shared;
 
-    while (timeline > seen)
-        if (atomic_compare_exchange_weak(&txn->shared->timeline, &seen, timeline))
-            return true;
+    pthread_mutex_lock(&shared->place_lock);
+    int64_t seen = shared->system == system ? shared->timeline : 0;
+    if (timeline >= seen) {
+        shared->system = system;
+        shared->timeline = timeline;
+    }
+    pthread_mutex_unlock(&shared->place_lock);
     if (timeline < seen)
         text_print(txn->pg.why, sizeof txn->pg.why,
                    "this server is on timeline %lld, older than %lld, which was seen before: it is "
                    "no longer the primary",
                    (long long)timeline, (long long)seen);
-    return timeline == seen;
+    return timeline >= seen;
 }
 
 /* Of the two columns of meta that begin at `column`. */
@@ -45,32 +53,61 @@ bool pg_check_open(struct pg *pg)
 
 /* Who the server is, beside what the store remembers. */
 struct identity {
-    bool other, replicated, fresh;
+    bool other, promoted, restarted; /* another store; or timeline; or run of the server */
+    bool replicated, fresh;
     bool stale; /* what is remembered of its replication */
     int64_t timeline;
     bool open; /* no move keeps it closed */
+    bool lost; /* what this process has told somebody of */
 };
+
+/* Commits that somebody was told of, and are not forgotten by their age. */
+static void list_told(const struct pg_txn *txn, struct pg_array *marks)
+{
+    pg_array_start(marks, PG_INT8);
+    for (int i = 0; i < PG_WRITING_CONNECTIONS; i++) {
+        int64_t mark = atomic_load(&txn->shared->told[i].mark);
+        int64_t age_ms = txn->now_ms - atomic_load(&txn->shared->told[i].at_ms);
+        if (mark != 0 && age_ms < PG_MARK_KEPT_MS / 2)
+            pg_array_int64(marks, mark);
+    }
+}
 
 static bool read_identity(struct pg_txn *txn, struct identity *identity)
 {
     struct pg *pg = &txn->pg;
+    struct pg_params params = {.count = 0};
+    struct pg_array marks;
+    int64_t system = 0;
 
+    list_told(txn, &marks);
+    pg_param_int64(&params, atomic_load(&txn->shared->session));
+    pg_param_array(&params, &marks);
     pg_send(pg, PG_IDENTITY, NULL);
+    pg_send(pg, PG_MARKS_GONE, &params);
     pg_sync(pg);
+    buf_free(&marks.buf);
     PGresult *result = pg_take(pg);
     if (result != NULL) {
         *identity = (struct identity){
-            .other = pg_value_bool(pg, result, 0, 0) || pg_value_bool(pg, result, 0, 1),
+            .other = pg_value_bool(pg, result, 0, 0),
+            .promoted = pg_value_bool(pg, result, 0, 1),
             .timeline = pg_value_int64(pg, result, 0, 2),
             .replicated = pg_value_bool(pg, result, 0, 3),
             .fresh = pg_value_bool(pg, result, 0, 4),
             .stale = pg_value_bool(pg, result, 0, 6),
             .open = is_open(pg, result, 7),
+            .restarted = pg_value_bool(pg, result, 0, 9),
         };
+        system = pg_value_int64(pg, result, 0, 10);
         atomic_store(&txn->shared->unsafe, pg_value_bool(pg, result, 0, 5));
     }
     pg->pq.PQclear(result);
-    return pg_end(pg) && is_newest(txn, identity->timeline) && identity->open;
+    result = pg_take(pg);
+    if (result != NULL)
+        identity->lost = pg_value_int64(pg, result, 0, 0) > 0 || pg_value_bool(pg, result, 0, 1);
+    pg->pq.PQclear(result);
+    return pg_end(pg) && is_newest(txn, system, identity->timeline) && identity->open;
 }
 
 /* The store's time, and what is known of it. */
@@ -131,31 +168,108 @@ static bool settle_clock(struct pg_txn *txn)
     return false;
 }
 
-/* The time is the server's: only once it is known to be the primary. */
-bool pg_check_identity(struct pg_txn *txn)
+/* May leases in this store have ended that it knows nothing of? */
+static bool ends_all(const struct pg_txn *txn, const struct identity *identity)
+{
+    const struct pg_shared *shared = txn->shared;
+    bool witnessed = atomic_load(&shared->session) != 0 && !identity->lost;
+    bool replicated = identity->replicated && !atomic_load(&shared->unreplicated);
+
+    if (identity->promoted && !(witnessed && replicated))
+        return true;
+    return identity->other || identity->lost;
+}
+
+static const char *why_anew(const struct identity *identity)
+{
+    if (identity->lost)
+        return "this server lacks what was committed and told";
+    if (identity->other)
+        return "this is another database than the one that the store was in";
+    if (identity->promoted)
+        return "this server was promoted";
+    return identity->restarted ? "this server was started anew" : NULL;
+}
+
+/* Alone. How far tokens may have come takes a look at all rows. */
+static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
 {
     struct pg *pg = &txn->pg;
-    struct pg_params leap = {.count = 0}, now = {.count = 0};
+    struct pg_params floor = {.count = 0}, now = {.count = 0};
+    int64_t known = 0;
+
+    pg_send(pg, PG_TOKEN_LARGEST, NULL);
+    pg_sync(pg);
+    PGresult *result = pg_take(pg);
+    if (result != NULL) {
+        known = pg_value_int64(pg, result, 0, 0);
+        txn->now_ms = pg_value_int64(pg, result, 0, 1);
+    }
+    pg->pq.PQclear(result);
+    if (!pg_end(pg))
+        return false;
+    anew->floor = store_floor_anew(known, txn->now_ms * 1000);
+    if (anew->floor == 0) {
+        text_print(pg->why, sizeof pg->why, "no token is left above %lld", (long long)known);
+        return false;
+    }
+    pg_param_int64(&floor, anew->floor);
+    pg_send(pg, PG_BEGIN_ANEW, &floor);
+    if (anew->ended) {
+        pg_param_int64(&now, txn->now_ms);
+        pg_send(pg, PG_FLUSH_RETIRE, &now);
+        pg_send(pg, PG_END_ALL, NULL);
+    }
+    pg_send(pg, PG_SEQUENCES_RAISE, NULL);
+    return true;
+}
+
+static void forget_told(struct pg_shared *shared)
+{
+    for (int i = 0; i < PG_WRITING_CONNECTIONS; i++)
+        atomic_store(&shared->told[i].mark, 0);
+}
+
+/* Under the lock, so that of several daemons one does it. */
+static bool settle_identity(struct pg_txn *txn, struct pg_anew *anew)
+{
+    struct pg *pg = &txn->pg;
     struct identity identity = {0};
 
-    if (!read_identity(txn, &identity) || !settle_clock(txn))
-        return false;
-    if (!identity.other && !identity.stale)
-        return true;
-    /* Again, under the lock: another daemon may have been quicker. */
     txn->kind = PG_ALONE;
     if (!pg_begin_floor(txn) || !read_identity(txn, &identity))
         return false;
-    bool other = identity.other, leaps = other && !identity.fresh;
-    pg_param_int64(&leap, leaps ? TOKEN_LEAP_MAX : 0);
-    pg_send(pg, other ? PG_IDENTITY_PUT : PG_REPLICATED_PUT, other ? &leap : NULL);
-    if (leaps && !identity.replicated) {
-        pg_param_int64(&now, txn->now_ms);
-        pg_send(pg, PG_FLUSH_RETIRE, &now);
-        pg_send(pg, PG_REVOKE_ALL, &now);
-    }
+    anew->why = identity.fresh ? NULL : why_anew(&identity);
+    anew->ended = ends_all(txn, &identity);
+    if (anew->why != NULL && !begin_anew(txn, anew))
+        return false;
+    pg_send(pg, anew->why != NULL || identity.fresh ? PG_IDENTITY_PUT : PG_REPLICATED_PUT, NULL);
     pg_send(pg, PG_COMMIT, NULL);
     pg_sync(pg);
     txn->begun = false;
-    return pg_end(pg) && !pg->warned;
+    if (!pg_end(pg) || pg->warned)
+        return false;
+    if (anew->ended)
+        forget_told(txn->shared);
+    return true;
+}
+
+/* The time is the server's: only once it is known to be the primary. */
+bool pg_check_identity(struct pg_txn *txn, struct pg_anew *anew)
+{
+    struct pg *pg = &txn->pg;
+    struct identity identity = {0};
+
+    *anew = (struct pg_anew){0};
+    if (!read_identity(txn, &identity) || !settle_clock(txn))
+        return false;
+    if (why_anew(&identity) != NULL || identity.stale) {
+        pg->timeout_ms = PG_ANEW_TIMEOUT_MS;
+        bool settled = settle_identity(txn, anew);
+        pg->timeout_ms = PG_TIMEOUT_MS;
+        if (!settled)
+            return false;
+    }
+    atomic_store(&txn->shared->unreplicated, identity.replicated == identity.stale);
+    return true;
 }

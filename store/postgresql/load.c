@@ -158,6 +158,7 @@ static void take_state(struct pg_txn *txn)
                                                   .got_ms = clock_now_ms(&clock_monotonic)},
                           &txn->since_ms);
         txn->renamed = !agrees || pg_value_bool(&txn->pg, result, 0, 2);
+        txn->ended = pg_value_int64(&txn->pg, result, 0, 4);
     }
     txn->pg.pq.PQclear(result);
 }
@@ -283,6 +284,17 @@ static bool tell_locked(struct pg_txn *txn)
     return txn->pg.conn != NULL && !txn->pg.failed;
 }
 
+/* A lease that ended with all the others says nothing of that in its row. */
+static void end_row(struct row *row, int64_t ended)
+{
+    struct fence *fence = &row->now.resource.fence;
+
+    if (row->known != KNOWN || fence->state != FENCE_LIVE || fence->token > ended)
+        return;
+    fence->state = FENCE_REVOKED;
+    row->now.lease.holds = 0;
+}
+
 /* What did not come of the rest is not there. */
 static void settle(struct pg_txn *txn)
 {
@@ -290,6 +302,7 @@ static void settle(struct pg_txn *txn)
 
     for (struct list *at = set->rows.next; at != &set->rows; at = at->next) {
         struct row *row = list_entry(at, struct row, link);
+        end_row(row, txn->ended);
         if (row->fields == WANTED)
             row->fields = KNOWN;
         if (row->string_known == WANTED)

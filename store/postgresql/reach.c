@@ -56,14 +56,18 @@ static bool connect(struct reach *reach)
 {
     struct pg_txn *txn = &reach->txn;
     struct pg *pg = &txn->pg;
+    struct pg_anew anew;
     int64_t session = atomic_load(&txn->shared->session);
 
     txn->begun = txn->soiled = txn->spoilt = false;
     txn->sql_state = SQL_UNTRIED;
     txn->next_id = txn->ids_end = 0;
     if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_check_open(pg) || !pg_prepare(pg) ||
-        !pg_check_identity(txn))
+        !pg_check_identity(txn, &anew))
         return false;
+    if (anew.why != NULL)
+        log_warn(txn->shared->log, "store: %s: tokens go on above %lld%s", anew.why,
+                 (long long)anew.floor, anew.ended ? "; all leases have ended" : "");
     /* The first who comes counts the opening; the others are refused until then. */
     if (session == 0 && txn->connection == PG_CONNECTION_WRITER) {
         if (!pg_schema_session(pg, &session))

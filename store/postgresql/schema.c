@@ -16,11 +16,13 @@
 EMBED_FILE(step_store, "store/postgresql/schema/1_store.sql");
 EMBED_FILE(step_sql, "store/postgresql/schema/2_sql.sql");
 EMBED_FILE(step_guards, "store/postgresql/schema/3_guards.sql");
+EMBED_FILE(step_anew, "store/postgresql/schema/4_anew.sql");
 
 static const char *const steps[] = {
     step_store,
     step_sql,
     step_guards,
+    step_anew,
 };
 
 enum { VERSION = sizeof steps / sizeof *steps };

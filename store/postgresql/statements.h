@@ -37,20 +37,39 @@
     /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
      * first. */                                                                                   \
     X(STATE, "SELECT floor, stockade.now_ms() + clock_ms,"                                         \
-             " timeline IS DISTINCT FROM stockade.timeline()"                                      \
+             " server IS DISTINCT FROM stockade.server()"                                          \
              " OR replicated <> stockade.is_replicated() OR move_part IN (1, 3)"                   \
              " OR split_part(identity, '/', 3) <> 'stockade.resource'::regclass::oid::text,"       \
-             " clock_number FROM stockade.meta")                                                   \
+             " clock_number, ended FROM stockade.meta")                                            \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
                 " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \
                 " current_setting('fsync') = 'off',"                                               \
-                " replicated <> stockade.is_replicated(), move_part::int8, move_where"             \
+                " replicated <> stockade.is_replicated(), move_part::int8, move_where,"            \
+                " server IS DISTINCT FROM stockade.server(),"                                      \
+                " (SELECT system_identifier FROM pg_control_system())"                             \
                 " FROM stockade.meta")                                                             \
-    X(IDENTITY_PUT, "UPDATE stockade.meta SET floor = least(9007199254740991, floor + $1),"        \
-                    " session = session + CASE WHEN $1 > 0 THEN 1048576 ELSE 0 END,"               \
-                    " identity = stockade.identity(), timeline = stockade.timeline(),"             \
+    /* How many of these marks have gone, and no later one of the same connection is there?        \
+     * Has the opening gone? */                                                                    \
+    X(MARKS_GONE, "SELECT (SELECT count(*) FROM unnest($2::int8[]) AS a(n) WHERE NOT EXISTS("      \
+                  "SELECT FROM stockade.mark WHERE session = $1 AND number >= n"                   \
+                  " AND number % 4 = n % 4 AND NOT void)), session < $1 FROM stockade.meta")       \
+    X(TOKEN_LARGEST, "SELECT greatest(floor, (SELECT max(token) FROM stockade.resource)),"         \
+                     " stockade.now_ms() + clock_ms FROM stockade.meta")                           \
+    X(IDENTITY_PUT, "UPDATE stockade.meta SET identity = stockade.identity(),"                     \
+                    " timeline = stockade.timeline(), server = stockade.server(),"                 \
                     " replicated = stockade.is_replicated()")                                      \
+    /* Sessions of another copy have other numbers, too. */                                        \
+    X(BEGIN_ANEW, "UPDATE stockade.meta SET floor = $1, session = greatest(session + 1, $1)")      \
+    X(END_ALL, "UPDATE stockade.meta SET ended = floor")                                           \
+    /* A logical replica has the rows of a sequence, and not how far it was. */                    \
+    X(SEQUENCES_RAISE, "SELECT setval('stockade.resource_id', greatest(last_value,"                \
+                       " (SELECT max(id) FROM stockade.resource))),"                               \
+                       " setval(pg_get_serial_sequence('stockade.retired', 'number'),"             \
+                       " (SELECT coalesce(max(number), 0) + 1 FROM stockade.retired)),"            \
+                       " setval(pg_get_serial_sequence('stockade.guard', 'id'),"                   \
+                       " (SELECT coalesce(max(id), 0) + 1 FROM stockade.guard))"                   \
+                       " FROM stockade.resource_id")                                               \
     X(CLOCK, "SELECT stockade.now_ms() + clock_ms, clock_number, noted_ms, noted_wall_ms,"         \
              " stockade.server() FROM stockade.meta")                                              \
     X(CLOCK_PUT, "UPDATE stockade.meta SET clock_ms = clock_ms - $1,"                              \
@@ -160,10 +179,12 @@
                " THEN pg_logical_emit_message(true, 'stockade', '') END")                          \
     /* What goes past the working set. */                                                          \
     X(EACH_LIVE, "SELECT id, name, type::int8 FROM stockade.resource"                              \
-                 " WHERE id > $1 AND state = 1 ORDER BY id LIMIT 1000")                            \
+                 " WHERE id > $1 AND state = 1 AND token > (SELECT ended FROM stockade.meta)"      \
+                 " ORDER BY id LIMIT 1000")                                                        \
     X(EACH_KEY, "SELECT id, name, type::int8 FROM stockade.resource"                               \
                 " WHERE id > $1 AND type <> 0 ORDER BY id LIMIT 1000")                             \
-    X(COUNT_LIVE, "SELECT count(*) FROM stockade.resource WHERE state = 1")                        \
+    X(COUNT_LIVE, "SELECT count(*) FROM stockade.resource"                                         \
+                  " WHERE state = 1 AND token > (SELECT ended FROM stockade.meta)")                \
     X(COUNT_KEYS, "SELECT count(*) FROM stockade.resource WHERE type <> 0")                        \
     X(EACH_FIELD, "SELECT field, value FROM stockade.field"                                        \
                   " WHERE resource = $1 AND field >= $2 ORDER BY field LIMIT 1000")                \
@@ -214,7 +235,8 @@
                   " changes = changes + 1, waited = false WHERE state = 1")                        \
     X(FLUSH_RETIRE, "INSERT INTO stockade.retired(resource, token, retired_ms)"                    \
                     " SELECT id, token, $1::int8 FROM stockade.resource"                           \
-                    " WHERE state = 1 AND receipts_token = token")                                 \
+                    " WHERE state = 1 AND receipts_token = token"                                  \
+                    " AND token > (SELECT ended FROM stockade.meta)")                              \
     X(FLUSH_FIELDS, "DELETE FROM stockade.field")                                                  \
     X(FLUSH_RESOURCES, "UPDATE stockade.resource SET type = 0, value = NULL, fields = 0,"          \
                        " holds = 0, waited = false, changes = changes + 1,"                        \

@@ -141,6 +141,7 @@ static void dispose(struct pg_store *store)
     finished_destroy(&store->finished);
     reasons_destroy(&store->reasons);
     pg_clock_destroy(&store->shared.clock);
+    pthread_mutex_destroy(&store->shared.place_lock);
     mem_free_secret(store->uri);
     free(store);
 }
@@ -278,7 +279,9 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     store->uri = mem_strdup(options->path);
     finished_init(&store->finished, options->wake, options->context);
     reasons_init(&store->reasons);
+    store->shared.log = options->log;
     pg_clock_init(&store->shared.clock);
+    pthread_mutex_init(&store->shared.place_lock, NULL);
     init_reach(store, &store->writer.lanes[0].reach, PG_CONNECTION_WRITER, options->log);
     init_reach(store, &store->writer.lanes[1].reach, PG_CONNECTION_WRITER_2, options->log);
     init_reach(store, &store->apart.reach, PG_CONNECTION_APART, options->log);

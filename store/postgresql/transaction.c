@@ -32,6 +32,15 @@ static void send_marks(struct pg_txn *txn)
     send_mark(txn, PG_MARK, txn->mark);
 }
 
+/* What this mark stands for is about to be told. */
+static void note_told(struct pg_txn *txn, int64_t mark)
+{
+    if (mark == 0)
+        return;
+    atomic_store(&txn->shared->told[txn->connection].at_ms, txn->mark_ms);
+    atomic_store(&txn->shared->told[txn->connection].mark, mark);
+}
+
 /* May the same succeed at once? */
 static bool is_passing(const struct pg *pg)
 {
@@ -97,6 +106,7 @@ enum pg_ended pg_commit_take(struct pg_txn *txn)
 
     if (good && !pg->warned) {
         txn->begun = false;
+        note_told(txn, txn->mark);
         return PG_COMMITTED;
     }
     if (pg->conn != NULL && !good)
@@ -142,5 +152,7 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
         atomic_store(&txn->shared->lost, true);
         return PG_UNKNOWN;
     }
+    if (!is_void)
+        note_told(txn, mark);
     return is_void ? PG_NOT : PG_COMMITTED;
 }

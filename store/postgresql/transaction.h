@@ -8,6 +8,7 @@
 #ifndef STOCKADE_STORE_POSTGRESQL_TRANSACTION_H
 #define STOCKADE_STORE_POSTGRESQL_TRANSACTION_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "store/postgresql/clock.h"
@@ -49,16 +50,6 @@ enum pg_sql_state {
     SQL_MISSING, /* no, and sql_why says why */
 };
 
-/* Of the store, shared by its threads. */
-struct pg_shared {
-    atomic_int_least64_t session;  /* of this opening; 0: the database was not reached yet */
-    atomic_int_least64_t reached;  /* how often a connection was made */
-    atomic_int_least64_t timeline; /* the newest one that was seen */
-    atomic_bool unsafe;            /* the server has fsync = off */
-    atomic_bool lost;              /* the outcome of a commit will never be known */
-    struct pg_clock clock;
-};
-
 /* The connections of a store. The first one counts the opening; the first few may change
  * things. */
 enum pg_connection {
@@ -71,6 +62,24 @@ enum pg_connection {
 };
 enum { PG_WRITING_CONNECTIONS = 4 };
 
+/* Of the store, shared by its threads. */
+struct pg_shared {
+    const struct log *log;
+    atomic_int_least64_t session; /* of this opening; 0: the database was not reached yet */
+    atomic_int_least64_t reached; /* how often a connection was made */
+    pthread_mutex_t place_lock;
+    int64_t system, timeline; /* the newest timeline that was seen, and of which system it is */
+    atomic_bool unreplicated; /* when it was looked at last, no standby was synchronous */
+    /* The last commit on each connection that somebody was told of: its mark, 0 for none, and the
+     * store's time then. */
+    struct {
+        atomic_int_least64_t mark, at_ms;
+    } told[PG_WRITING_CONNECTIONS];
+    atomic_bool unsafe; /* the server has fsync = off */
+    atomic_bool lost;   /* the outcome of a commit will never be known */
+    struct pg_clock clock;
+};
+
 struct pg_txn {
     struct store_txn base;
     struct pg pg;
@@ -82,8 +91,8 @@ struct pg_txn {
 
     /* The transaction under way. */
     bool begun;
-    bool renamed; /* the store, its replication or clock is not what it was: identity.h */
-    int64_t floor;
+    bool renamed;         /* the store, its replication or clock is not what it was: identity.h */
+    int64_t floor, ended; /* of all resources; no token up to `ended` lives */
     int64_t now_ms, since_ms; /* the store's time (clock.h), read behind the locks of its rows */
     int64_t mark, mark_ms;    /* its number, 0: it has changed nothing; its time */
     bool wrote;               /* something went past the set */

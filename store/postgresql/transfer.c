@@ -46,9 +46,10 @@ static const struct {
     const char *select, *put;
 } sql_of[TRANSFER_TABLES] = {
     [TRANSFER_RESOURCES] =
-        {"SELECT id, name, token, state, type, anonymous, holds, ttl_ms, session, connection,"
+        {"SELECT id, name, token, stockade.state_of(token, state, ended), type, anonymous,"
+         " CASE WHEN token <= ended THEN 0 ELSE holds END, ttl_ms, resource.session, connection,"
          " changed_ms, receipts_gone, receipts_token, fields, owner, value"
-         " FROM stockade.resource ORDER BY id",
+         " FROM stockade.resource, stockade.meta ORDER BY id",
          "stockade.resource(id, name, token, state, type, anonymous, holds, ttl_ms, session,"
          " connection, changed_ms, receipts_gone, receipts_token, fields, owner, value)"},
     [TRANSFER_FIELDS] = {"SELECT resource, field, value FROM stockade.field"
@@ -369,9 +370,9 @@ static bool revoke(struct transfer *base, int64_t *count)
 
     if (!finish(transfer))
         return false;
-    PGresult *result =
-        query(transfer, "SELECT (SELECT count(*) FROM stockade.resource WHERE state = 1),"
-                        " stockade.now_ms() + clock_ms FROM stockade.meta");
+    PGresult *result = query(transfer, "SELECT (SELECT count(*) FROM stockade.resource"
+                                       " WHERE state = 1 AND token > ended),"
+                                       " stockade.now_ms() + clock_ms FROM stockade.meta");
     if (result == NULL)
         return false;
     *count = pg_value_int64(&transfer->pg, result, 0, 0);

@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fence/token.h"
+#include "store/floor.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/operation.h"
 #include "store/sqlite/place.h"
@@ -155,8 +155,7 @@ static bool revise(struct restore_call *call, sqlite3 *db, sqlite3 *store,
     if (db_int64(db, largest_token, &token) != SQLITE_OK ||
         db_int64(db, last_session, &session) != SQLITE_OK)
         return db_explain(db, call->file, why, why_size);
-    call->floor = token_floor_restored(token > present->token ? token : present->token,
-                                       store_clock_wall_ms(&clock_monotonic) * 1000);
+    call->floor = store_floor_anew(token > present->token ? token : present->token, 0);
     if (call->floor == 0) {
         snprintf(why, why_size, "no token is left above those of %s",
                  token > present->token ? call->file : call->store);

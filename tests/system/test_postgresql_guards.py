@@ -526,8 +526,8 @@ def test_a_copy_accepts_nothing_before_a_daemon(rig, stock):
         present(link, {"sku:1": token})
         ask(link, "DELETE FROM inventory WHERE sku = 1")
         ask(link, "COMMIT")
-        # A server of another timeline.
-        ask(link, "UPDATE stockade.meta SET timeline = '00000009'")
+        # A server that was started anew, or promoted.
+        ask(link, "UPDATE stockade.meta SET server = '00000009'")
         assert code_of(lambda: present(link, {"sku:1": token})) == STORE
 
 
@@ -587,7 +587,7 @@ APP_SHADOWS = [
     "SET stockade.claims = ' 736b753a31='", "SET stockade.claims = '='",
     "SET stockade.claims = ' 736b753a31=1 736b753a31=2 zz'",
     "CREATE TEMP TABLE resource(id int8, name bytea, token int8, state int2)",
-    "CREATE TEMP TABLE meta AS SELECT true AS identity, true AS timeline",
+    "CREATE TEMP TABLE meta AS SELECT true AS identity, true AS server, 0 AS ended",
     "CREATE TEMP TABLE new_rows(sku int8); CREATE TEMP TABLE old_rows(sku int8)",
     "CREATE FUNCTION pg_temp.convert_to(text, name) RETURNS bytea LANGUAGE sql AS "
     "'SELECT NULL::bytea'",

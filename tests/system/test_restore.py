@@ -280,8 +280,9 @@ def test_a_token_ahead_of_the_clock_is_left_far_behind(rig, maintenance, where):
     high = TOKEN_MAX - 2 * LEAP
     path = maintenance.copy if where == "backup" else rig.store
     execute(path, f"UPDATE stockade_resource SET token = {high}")
-    assert floor_said(maintenance.do("restore", maintenance.copy)) == high + LEAP
-    assert cycle(client, "r") > high + LEAP
+    floor = floor_said(maintenance.do("restore", maintenance.copy))
+    assert high < floor <= high + LEAP  # a random step: two copies do not meet
+    assert cycle(client, "r") > floor
 
 
 def test_a_store_whose_tokens_cannot_be_read_is_restored_over(rig, maintenance):

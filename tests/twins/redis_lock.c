@@ -59,7 +59,7 @@ static struct redis_answer grant(struct redis_lock *lock, const struct lease_cal
         return held(lock, now_us);
     if (call->reentry_only)
         return (struct redis_answer){.answer = LEASE_FREE};
-    int64_t token = token_next(lock->counter, call->floor);
+    int64_t token = token_next(lock->counter, call->floor, call->believed_max);
     if (token == 0)
         return (struct redis_answer){.answer = LEASE_DOWN};
     lock->counter = token;

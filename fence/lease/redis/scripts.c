@@ -39,9 +39,10 @@
     "  if left < 0 then left = 1000 elseif left == 0 then left = 1 end\n"                          \
     "  return {'held', token, left}\n"
 
-/* nonce, ttl_ms, floor, void token, only to enter again?, attempt. Tokens are minted by the rule of
- * token_next. There are at most eight marks, of 17 bytes each. Entering again never shortens the
- * lease: the request may have been delayed on its way, and its owner told of a longer lease since.
+/* nonce, ttl_ms, floor, void token, only to enter again?, attempt, up to where the counter is
+ * believed. Tokens are minted by the rule of token_next. There are at most eight marks, of 17 bytes
+ * each. Entering again never shortens the lease: the request may have been delayed on its way, and
+ * its owner told of a longer lease since.
  */
 static const char grant_text[] =
     LOOK "local nonce, ttl, newest = ARGV[1], ARGV[2], tonumber(ARGV[3])\n"
@@ -58,8 +59,8 @@ static const char grant_text[] =
          "if ARGV[5] == '1' then return {'free', '0', 0} end\n"
          "local last = redis.pcall('GET', counter)\n"
          "if type(last) == 'string' and string.match(last, '^[1-9]%d*$') then\n"
-         "  local above = tonumber(last) - newest\n"
-         "  if above > 0 and above <= 4294967296 then newest = tonumber(last) end\n"
+         "  last = tonumber(last)\n"
+         "  if last > newest and last <= tonumber(ARGV[7]) then newest = last end\n"
          "end\n"
          "if newest >= 9007199254740991 then return {'spent', '0', 0} end\n"
          "local minted = string.format('%.0f', newest + 1)\n"
@@ -195,6 +196,7 @@ void script_args(const struct lease_call *call, const struct script_self *self,
         add_number(args, call->void_token);
         add_number(args, call->reentry_only);
         add_attempt(args, call->attempt);
+        add_number(args, call->believed_max);
         break;
     case LEASE_RENEW:
         add_text(args, call->nonce);
@@ -225,7 +227,7 @@ static bool is_word(const redisReply *word, const char *text)
 /* Believe a grant only if its token can be right, and its time is what was asked for. */
 static bool granted(struct lease_call *call, int64_t token, int64_t ttl_ms)
 {
-    bool due = call->verb == LEASE_GRANT   ? token_follows(token, call->floor)
+    bool due = call->verb == LEASE_GRANT   ? token_follows(token, call->floor, call->believed_max)
                : call->verb == LEASE_RENEW ? token == call->token
                                            : false;
     return due && ttl_ms == call->ttl_ms && lease_answer(call, LEASE_GRANTED, token, ttl_ms);

@@ -111,12 +111,17 @@ static struct verdict denied(const struct ballot *ballot, const struct tally *ta
     return held_verdict(ballot, tally, BALLOT_SPLIT);
 }
 
-static int64_t largest(const struct ballot *ballot, int64_t floor)
+static bool follows(int64_t token, const struct lease_call *question)
 {
-    int64_t token = floor + 1;
+    return token_follows(token, question->floor, question->believed_max);
+}
+
+static int64_t largest(const struct ballot *ballot, const struct lease_call *question)
+{
+    int64_t token = question->floor + 1;
 
     for (int i = 0; i < ballot->masters; i++)
-        if (vote_has(&ballot->votes[i]) && token_follows(ballot->votes[i].token, floor) &&
+        if (vote_has(&ballot->votes[i]) && follows(ballot->votes[i].token, question) &&
             ballot->votes[i].token > token)
             token = ballot->votes[i].token;
     return token;
@@ -135,8 +140,7 @@ static struct verdict count_grant(const struct ballot *ballot, const struct tall
         return (struct verdict){.outcome = BALLOT_OWN, .token = token};
     /* If one of them says OWN, an earlier attempt of the owner took the lease, perhaps at another
      * daemon. Then this attempt must not give back the whole lease: it is OWN, not GRANTED. */
-    if (most(ballot, LEASE_GRANTED, &token) >= tally->quorum &&
-        token_follows(token, question->floor))
+    if (most(ballot, LEASE_GRANTED, &token) >= tally->quorum && follows(token, question))
         return (struct verdict){.outcome = agreeing(ballot, LEASE_OWN, token) > 0 ? BALLOT_OWN
                                                                                   : BALLOT_GRANTED,
                                 .token = token};
@@ -144,7 +148,7 @@ static struct verdict count_grant(const struct ballot *ballot, const struct tall
     if (own > 0 && own + tally->count[LEASE_UNANSWERED] >= tally->quorum)
         return open_verdict();
     if (has >= tally->quorum)
-        return (struct verdict){.outcome = BALLOT_RAISE, .token = largest(ballot, question->floor)};
+        return (struct verdict){.outcome = BALLOT_RAISE, .token = largest(ballot, question)};
     if (has + tally->count[LEASE_UNANSWERED] >= tally->quorum)
         return open_verdict();
     return denied(ballot, tally, has == 0, question->floor);

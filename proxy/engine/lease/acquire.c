@@ -296,6 +296,7 @@ static void ask(struct acquire *acquire)
     call->asked_ms = acquire->asked_us / 1000;
     call->token = renews ? record->token : 0;
     call->floor = acquire->row.fence.floor;
+    call->believed_max = token_believed_max(call->floor, clock_wall_us(engine->options.clock));
     bool may_take = !acquire->probes && line_is_head(&acquire->waiter);
     acquire->over_limit = may_take && !reserve(acquire);
     call->reentry_only = !may_take || acquire->over_limit;
@@ -730,7 +731,7 @@ static enum stk_error on_inherit(struct waiter *waiter, struct store_txn *txn)
     if (!acquire->reserved) /* it may have no more leases, and is told so */
         return STK_OK;
     acquire->call.answer = LEASE_GRANTED;
-    acquire->call.answer_token = token_next(row->fence.token, row->fence.floor);
+    acquire->call.answer_token = token_next(0, row->fence.floor, 0);
     return acquire->call.answer_token == 0 ? STK_OK : acquire_record(acquire, txn);
 }
 

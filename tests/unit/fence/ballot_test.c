@@ -29,8 +29,11 @@ static struct vote vote_of(const char *word, int place)
 static struct verdict count(enum lease_verb verb, bool reentry_only, const char *words)
 {
     struct ballot ballot = {0};
-    struct lease_call question = {
-        .verb = verb, .floor = FLOOR, .token = FLOOR, .reentry_only = reentry_only};
+    struct lease_call question = {.verb = verb,
+                                  .floor = FLOOR,
+                                  .believed_max = FLOOR + 1000,
+                                  .token = FLOOR,
+                                  .reentry_only = reentry_only};
 
     for (const char *word = words; word != NULL; ballot.masters++) {
         ballot.votes[ballot.masters] = vote_of(word, ballot.masters + 1);
@@ -214,8 +217,13 @@ TEST(every_ballot_is_decided_in_the_end_and_stays_so)
     static const char *const renewal[] = {".", "G5", "H6", "H7", "D"};
     static const char *const others[] = {".", "F", "H5", "H6", "D"};
     struct sweep sweeps[] = {
-        {.question = {.verb = LEASE_GRANT, .floor = FLOOR}, .words = grant, .words_count = 8},
-        {.question = {.verb = LEASE_GRANT, .floor = FLOOR, .reentry_only = true},
+        {.question = {.verb = LEASE_GRANT, .floor = FLOOR, .believed_max = FLOOR + 1000},
+         .words = grant,
+         .words_count = 8},
+        {.question = {.verb = LEASE_GRANT,
+                      .floor = FLOOR,
+                      .believed_max = FLOOR + 1000,
+                      .reentry_only = true},
          .words = reentry,
          .words_count = 7},
         {.question = {.verb = LEASE_RENEW, .token = 5}, .words = renewal, .words_count = 5},

@@ -264,6 +264,7 @@ static struct asked question(const struct known *known, enum lease_verb verb, co
     asked.call.resource = known->name;
     asked.call.ttl_ms = ttl_ms;
     asked.call.floor = known->floor;
+    asked.call.believed_max = token_believed_max(known->floor, 0);
     asked.call.record = known->record;
     return asked;
 }

@@ -132,7 +132,7 @@ RIG_TEST(a_lock_without_attempts_is_entered_renewed_and_released)
 /* Expect the script to mint what token_next says. */
 static void expect_minted(struct rig *rig, int64_t counter, int64_t floor)
 {
-    int64_t expected = token_next(counter, floor);
+    int64_t expected = token_next(counter, floor, token_believed_max(floor, 0));
     struct lease_call call = rig_grant(rig, ann, floor);
 
     if (expected == 0) {
@@ -149,10 +149,20 @@ RIG_TEST(a_counter_is_believed_as_the_token_rule_says)
 {
     rig_open_redis(rig, 5000);
     static const int64_t floors[] = {
-        0, 1, 1000, INT64_C(100000000000000), TOKEN_MAX - TOKEN_LEAP_MAX, TOKEN_MAX - 1, TOKEN_MAX};
-    static const int64_t above[] = {
-        -1000,           -1, 0, 1, 2, TOKEN_LEAP_MAX - 1, TOKEN_LEAP_MAX, TOKEN_LEAP_MAX + 1,
-        INT64_C(1) << 50};
+        0,        1, 1000, INT64_C(100000000000000), TOKEN_MAX - TOKEN_STEPS_MAX, TOKEN_MAX - 1,
+        TOKEN_MAX};
+    static const int64_t above[] = {-1000,
+                                    -1,
+                                    0,
+                                    1,
+                                    2,
+                                    TOKEN_STEPS_MAX - 1,
+                                    TOKEN_STEPS_MAX,
+                                    TOKEN_STEPS_MAX + 1,
+                                    TOKEN_DRIFT_MAX_US - 1,
+                                    TOKEN_DRIFT_MAX_US,
+                                    TOKEN_DRIFT_MAX_US + 1,
+                                    INT64_C(1) << 50};
 
     for (size_t f = 0; f < sizeof floors / sizeof *floors; f++)
         for (size_t a = 0; a < sizeof above / sizeof *above; a++) {

@@ -9,6 +9,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/token.h"
 #include "tests/unit/test.h"
 
 #define LEFTOVERS_MS_MAX 20000
@@ -304,9 +305,11 @@ size_t rig_count(const char *text, const char *part)
 
 struct asked rig_question(enum lease_verb verb, const char *nonce, int64_t token)
 {
-    struct asked asked = {
-        .call = {
-            .verb = verb, .resource = BYTES_LITERAL("sku:1"), .token = token, .ttl_ms = 60000}};
+    struct asked asked = {.call = {.verb = verb,
+                                   .resource = BYTES_LITERAL("sku:1"),
+                                   .token = token,
+                                   .ttl_ms = 60000,
+                                   .believed_max = token_believed_max(0, 0)}};
 
     snprintf(asked.call.nonce, sizeof asked.call.nonce, "%s", nonce);
     return asked;
@@ -351,6 +354,7 @@ struct lease_call rig_grant(struct rig *rig, const char *nonce, int64_t floor)
     struct asked asked = rig_question(LEASE_GRANT, nonce, 0);
 
     asked.call.floor = floor;
+    asked.call.believed_max = token_believed_max(floor, 0);
     rig_answer(rig, &asked);
     return asked.call;
 }

@@ -59,6 +59,8 @@ TEST(only_a_live_fence_claims_its_resource)
     assert_true(fence_unclaimed(&(struct fence){34, 34, FENCE_REVOKED}));
 }
 
+#define MOST (INT64_C(1) << 40) /* that is believed */
+
 TEST(minting_goes_on_from_the_believable_counter_or_the_floor)
 {
     static const struct {
@@ -71,9 +73,12 @@ TEST(minting_goes_on_from_the_believable_counter_or_the_floor)
         {7, 41, 42}, /* the service lost its state */
         {-5, 3, 4},
         {INT64_MIN, 3, 4},
-        {INT64_MAX, 3, 4},                           /* someone wrote to it */
-        {3 + TOKEN_LEAP_MAX, 3, 4 + TOKEN_LEAP_MAX}, /* the last believable one */
-        {4 + TOKEN_LEAP_MAX, 3, 4},
+        {INT64_MAX, 3, 4}, /* someone wrote to it */
+        {MOST - 1, 3, MOST},
+        {MOST, 3, MOST + 1}, /* the last believable one */
+        {MOST + 1, 3, 4},
+        {MOST + 1, MOST, MOST + 1},
+        {MOST + 2, MOST + 1, MOST + 2}, /* by the floor, though not believed */
         {0, TOKEN_MAX - 1, TOKEN_MAX},
         {0, TOKEN_MAX, 0}, /* used up */
         {TOKEN_MAX, TOKEN_MAX - 1, 0},
@@ -81,7 +86,50 @@ TEST(minting_goes_on_from_the_believable_counter_or_the_floor)
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        assert_int_equal(token_next(cases[i].counter, cases[i].floor), cases[i].next);
+        assert_int_equal(token_next(cases[i].counter, cases[i].floor, MOST), cases[i].next);
+}
+
+TEST(a_counter_is_believed_up_to_a_day_from_now_or_as_far_as_grants_may_have_taken_it)
+{
+    static const int64_t now_us = INT64_C(1790000000000000); /* 2026 */
+
+    assert_int_equal(token_believed_max(3, now_us), now_us + TOKEN_DRIFT_MAX_US);
+    assert_int_equal(token_believed_max(now_us, now_us), now_us + TOKEN_DRIFT_MAX_US);
+    assert_int_equal(token_believed_max(now_us + TOKEN_DRIFT_MAX_US, now_us),
+                     now_us + TOKEN_DRIFT_MAX_US + TOKEN_STEPS_MAX);
+    assert_int_equal(token_believed_max(3, 0), TOKEN_DRIFT_MAX_US);
+    assert_int_equal(token_believed_max(3, INT64_MIN / 2), 3 + TOKEN_STEPS_MAX);
+    assert_int_equal(token_believed_max(3, INT64_MAX), TOKEN_MAX);
+    assert_int_equal(token_believed_max(TOKEN_MAX, 0), TOKEN_MAX);
+}
+
+TEST(a_token_follows_the_floor_as_far_as_a_counter_is_believed)
+{
+    assert_false(token_follows(5, 5, MOST));
+    assert_true(token_follows(6, 5, MOST));
+    assert_true(token_follows(MOST, 5, MOST));
+    assert_true(token_follows(MOST + 1, 5, MOST));
+    assert_false(token_follows(MOST + 2, 5, MOST));
+    assert_true(token_follows(MOST + 8, MOST + 7, MOST));
+    assert_false(token_follows(MOST + 9, MOST + 7, MOST));
+}
+
+TEST(a_store_that_begins_anew_goes_on_from_the_time_and_never_from_a_fixed_step)
+{
+    static const int64_t now_us = INT64_C(1790000000000000);
+
+    assert_int_equal(token_floor_anew(0, now_us, 7), now_us);
+    assert_int_equal(token_floor_anew(now_us - 1, now_us, 7), now_us);
+    /* The clock is behind. */
+    assert_int_equal(token_floor_anew(now_us, now_us, 7), now_us + 8);
+    assert_int_equal(token_floor_anew(now_us + 5, now_us, UINT32_MAX),
+                     now_us + 5 + TOKEN_STEPS_MAX);
+    assert_int_equal(token_floor_anew(41, 0, 0), 42);
+    assert_int_equal(token_floor_anew(41, INT64_MAX, 0), 42); /* a clock that cannot be right */
+    assert_int_equal(token_floor_anew(TOKEN_MAX - TOKEN_STEPS_MAX - 1, now_us, UINT32_MAX),
+                     TOKEN_MAX - 1);
+    assert_int_equal(token_floor_anew(TOKEN_MAX - TOKEN_STEPS_MAX, now_us, 0), 0);
+    assert_int_equal(token_floor_anew(-1, now_us, 0), 0);
 }
 
 TEST(every_minted_token_is_admitted_and_outdates_all_before)
@@ -95,7 +143,7 @@ TEST(every_minted_token_is_admitted_and_outdates_all_before)
         if (i % 11 == 0)
             counter = (int64_t)i << 40; /* nonsense */
         int64_t before = fence.token;
-        counter = token_next(counter, fence.floor);
+        counter = token_next(counter, fence.floor, token_believed_max(fence.floor, 0));
         assert_true(fence_admits(&fence, counter));
         fence = (struct fence){counter, counter, FENCE_LIVE};
         assert_true(fence.token > before);
