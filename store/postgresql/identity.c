@@ -3,6 +3,7 @@
 
 #include "fence/base/clock.h"
 #include "store/floor.h"
+#include "store/postgresql/anew.h"
 #include "store/postgresql/load.h"
 #include "store/postgresql/statements.h"
 #include "store/transfer.h"
@@ -53,12 +54,10 @@ bool pg_check_open(struct pg *pg)
 
 /* Who the server is, beside what the store remembers. */
 struct identity {
-    bool other, promoted, restarted; /* another store; or timeline; or run of the server */
-    bool replicated, fresh;
+    struct pg_signs signs;
     bool stale; /* what is remembered of its replication */
     int64_t timeline;
     bool open; /* no move keeps it closed */
-    bool lost; /* what this process has told somebody of */
 };
 
 /* Commits that somebody was told of, and are not forgotten by their age. */
@@ -90,14 +89,16 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
     PGresult *result = pg_take(pg);
     if (result != NULL) {
         *identity = (struct identity){
-            .other = pg_value_bool(pg, result, 0, 0),
-            .promoted = pg_value_bool(pg, result, 0, 1),
+            .signs = {.other = pg_value_bool(pg, result, 0, 0),
+                      .promoted = pg_value_bool(pg, result, 0, 1),
+                      .replicated = pg_value_bool(pg, result, 0, 3),
+                      .fresh = pg_value_bool(pg, result, 0, 4),
+                      .restarted = pg_value_bool(pg, result, 0, 9),
+                      .witness = atomic_load(&txn->shared->session) != 0,
+                      .unreplicated = atomic_load(&txn->shared->unreplicated)},
             .timeline = pg_value_int64(pg, result, 0, 2),
-            .replicated = pg_value_bool(pg, result, 0, 3),
-            .fresh = pg_value_bool(pg, result, 0, 4),
             .stale = pg_value_bool(pg, result, 0, 6),
             .open = is_open(pg, result, 7),
-            .restarted = pg_value_bool(pg, result, 0, 9),
         };
         system = pg_value_int64(pg, result, 0, 10);
         atomic_store(&txn->shared->unsafe, pg_value_bool(pg, result, 0, 5));
@@ -105,7 +106,8 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
     pg->pq.PQclear(result);
     result = pg_take(pg);
     if (result != NULL)
-        identity->lost = pg_value_int64(pg, result, 0, 0) > 0 || pg_value_bool(pg, result, 0, 1);
+        identity->signs.lost =
+            pg_value_int64(pg, result, 0, 0) > 0 || pg_value_bool(pg, result, 0, 1);
     pg->pq.PQclear(result);
     return pg_end(pg) && is_newest(txn, system, identity->timeline) && identity->open;
 }
@@ -168,29 +170,6 @@ static bool settle_clock(struct pg_txn *txn)
     return false;
 }
 
-/* May leases in this store have ended that it knows nothing of? */
-static bool ends_all(const struct pg_txn *txn, const struct identity *identity)
-{
-    const struct pg_shared *shared = txn->shared;
-    bool witnessed = atomic_load(&shared->session) != 0 && !identity->lost;
-    bool replicated = identity->replicated && !atomic_load(&shared->unreplicated);
-
-    if (identity->promoted && !(witnessed && replicated))
-        return true;
-    return identity->other || identity->lost;
-}
-
-static const char *why_anew(const struct identity *identity)
-{
-    if (identity->lost)
-        return "this server lacks what was committed and told";
-    if (identity->other)
-        return "this is another database than the one that the store was in";
-    if (identity->promoted)
-        return "this server was promoted";
-    return identity->restarted ? "this server was started anew" : NULL;
-}
-
 /* Alone. How far tokens may have come takes a look at all rows. */
 static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
 {
@@ -239,11 +218,12 @@ static bool settle_identity(struct pg_txn *txn, struct pg_anew *anew)
     txn->kind = PG_ALONE;
     if (!pg_begin_floor(txn) || !read_identity(txn, &identity))
         return false;
-    anew->why = identity.fresh ? NULL : why_anew(&identity);
-    anew->ended = ends_all(txn, &identity);
+    anew->why = pg_anew_why(&identity.signs);
+    anew->ended = pg_anew_ends_all(&identity.signs);
     if (anew->why != NULL && !begin_anew(txn, anew))
         return false;
-    pg_send(pg, anew->why != NULL || identity.fresh ? PG_IDENTITY_PUT : PG_REPLICATED_PUT, NULL);
+    pg_send(pg, anew->why != NULL || identity.signs.fresh ? PG_IDENTITY_PUT : PG_REPLICATED_PUT,
+            NULL);
     pg_send(pg, PG_COMMIT, NULL);
     pg_sync(pg);
     txn->begun = false;
@@ -263,13 +243,13 @@ bool pg_check_identity(struct pg_txn *txn, struct pg_anew *anew)
     *anew = (struct pg_anew){0};
     if (!read_identity(txn, &identity) || !settle_clock(txn))
         return false;
-    if (why_anew(&identity) != NULL || identity.stale) {
+    if (identity.signs.fresh || pg_anew_why(&identity.signs) != NULL || identity.stale) {
         pg->timeout_ms = PG_ANEW_TIMEOUT_MS;
         bool settled = settle_identity(txn, anew);
         pg->timeout_ms = PG_TIMEOUT_MS;
         if (!settled)
             return false;
     }
-    atomic_store(&txn->shared->unreplicated, identity.replicated == identity.stale);
+    atomic_store(&txn->shared->unreplicated, identity.signs.replicated == identity.stale);
     return true;
 }

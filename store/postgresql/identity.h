@@ -1,24 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Is the store the one that it was? A server that has not served it before may have forgotten
  * tokens that were given out. Then, before anything is granted or written there, the store begins
- * anew:
- *
- *   what is seen                        tokens go on from the time   all leases end
- *   another system, database, table     yes                          yes
- *   another timeline (a promotion)      yes                          unless nothing can be lost: it
- *                                                                    replicated synchronously, and
- *                                                                    this process misses nothing
- *   another run of the server           yes                          no
- *   this process misses a commit that   yes                          yes
- *   it has told somebody of
- *
- * What a copy says of itself (that it was replicated, say) it may have said before what was lost.
- * So it counts only beside what this process remembers.
- *
- * Nobody can know: a server that was put on older data (a base backup, a snapshot of its disk) and
- * started under the same timeline, while no daemon was at work that remembers more. Tokens rise
- * there, too; but who holds a lease in that data may write under it. store/POSTGRESQL.md says what
- * the operator has to do. */
+ * anew, in one replicated commit: anew.h has the rule. */
 #ifndef STOCKADE_STORE_POSTGRESQL_IDENTITY_H
 #define STOCKADE_STORE_POSTGRESQL_IDENTITY_H
 
