@@ -195,8 +195,9 @@ static bool grant(struct local *local, struct lease_call *call, const struct hol
         return lease_answer(call, LEASE_HELD, holder->token, holder->left_ms);
     if (call->reentry_only)
         return lease_answer(call, LEASE_FREE, 0, 0);
-    int64_t token = token_next(holder->entry == NULL ? 0 : holder->entry->token, call->floor,
-                               call->believed_max);
+    /* Its own memory: nobody else can have written to it. */
+    int64_t token =
+        token_next(holder->entry == NULL ? 0 : holder->entry->token, call->floor, TOKEN_MAX);
     if (token == 0)
         return lease_answer_down(call, "the tokens of this resource are used up");
     hold(local, holder->entry, call, token, now_ms);

@@ -81,7 +81,7 @@ TEST(minting_goes_on_from_the_believable_counter_or_the_floor)
         {MOST + 2, MOST + 1, MOST + 2}, /* by the floor, though not believed */
         {0, TOKEN_MAX - 1, TOKEN_MAX},
         {0, TOKEN_MAX, 0}, /* used up */
-        {TOKEN_MAX, TOKEN_MAX - 1, 0},
+        {TOKEN_MAX, TOKEN_MAX - 1, TOKEN_MAX},
         {TOKEN_MAX + 1, TOKEN_MAX, 0},
     };
 
