@@ -46,6 +46,10 @@ struct engine *engine_new(const struct engine_options *options)
     atomic_init(&engine->replies.bytes_max, options->replies_max);
     command_index_fill(&engine->index, commands, commands_count);
     list_init(&engine->sessions);
+    list_init(&engine->strangers.all);
+    engine->strangers.on_too_much = session_make_room;
+    engine->strangers.bytes_max =
+        options->strangers_bytes_max > 0 ? options->strangers_bytes_max : STRANGERS_BYTES_MAX;
     list_init(&engine->changed);
     list_init(&engine->deferred);
     list_init(&engine->unaudited);
@@ -87,7 +91,7 @@ void engine_free(struct engine *engine)
     queue_free(engine);
     renewals_free(engine);
     check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
-    check(engine->replies.bytes == 0 && engine->reads_weight == 0);
+    check(engine->strangers.bytes == 0 && engine->replies.bytes == 0 && engine->reads_weight == 0);
     sweeper_free(engine->sweeper);
     notes_free(engine->notes);
     history_free(engine->history);

@@ -77,9 +77,10 @@ struct engine_options {
     int64_t forget_ms;        /* resources unused for so long are removed; 0: never */
     size_t sessions_max;      /* connections; one more is told so and closed */
     struct account_limits limits, user_limits; /* in all, and of each user; more get BUSY */
-    size_t replies_max;  /* bytes of replies not sent yet, in all; 0: no bound */
-    size_t history_max;  /* grants, and refusals, that are remembered; at least 1 */
-    const char *address; /* "127.0.0.1:7379", for INFO; copied */
+    size_t replies_max;         /* bytes of replies not sent yet, in all; 0: no bound */
+    size_t strangers_bytes_max; /* of all that have not logged in (strangers.h); 0: the usual */
+    size_t history_max;         /* grants, and refusals, that are remembered; at least 1 */
+    const char *address;        /* "127.0.0.1:7379", for INFO; copied */
     /* --lock-keys: valid patterns (lock_pattern.h), copied. */
     const char *const *lock_keys;
     size_t lock_keys_count;
@@ -168,6 +169,10 @@ void session_input(struct session *session, const char *data, size_t len);
 bool session_input_ended(struct session *session);
 /* False: the session has enough to do, do not read for now (back-pressure). */
 bool session_wants_input(const struct session *session);
+/* How many bytes the host had better read at once. */
+size_t session_read_max(const struct session *session);
+/* Say how much memory the host has for this connection, beside the bytes that were taken. */
+void session_set_host_bytes(struct session *session, size_t bytes);
 /* Move the bytes that are ready to `out` (whose old content is dropped and memory reused). */
 void session_take_output(struct session *session, struct buf *out);
 /* Say how many of the bytes taken have not been sent yet: a slow reader's commands wait. */

@@ -16,6 +16,7 @@
 #include "proxy/engine/metrics.h"
 #include "proxy/engine/session/pubsub.h"
 #include "proxy/engine/session/replies.h"
+#include "proxy/engine/session/strangers.h"
 
 /* Embed it. All zero but for `fire`: not set. */
 struct timer {
@@ -55,6 +56,7 @@ struct engine {
     bool draining, shutdown_asked;
 
     struct list sessions;
+    struct strangers strangers; /* those of them that have not logged in */
     struct list changed;      /* sessions of which the host is to be told at the end of this turn */
     struct list deferred;     /* the same, a turn later: their replies wait for reads under way */
     struct list unaudited;    /* audit.c: who waits for the audit, in the order of tickets */

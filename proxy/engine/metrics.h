@@ -41,6 +41,7 @@
     X(events_published, "Events of leases, heard or not")                                          \
     X(messages_published, "Messages of PUBLISH, heard or not")                                     \
     X(events_delivered, "Messages sent to subscribers")                                            \
+    X(strangers_closed, "Connections closed before their login: such ones took too much memory")   \
     X(subscribers_dropped, "Subscribers disconnected because they did not read")                   \
     X(store_errors, "Commands that failed with STORE")
 

@@ -77,6 +77,12 @@ void resp_parser_free(struct resp_parser *parser)
     free(parser);
 }
 
+size_t resp_parser_bytes(const struct resp_parser *parser)
+{
+    return sizeof *parser + parser->held.cap +
+           parser->args_cap * (sizeof *parser->argv + sizeof *parser->starts);
+}
+
 size_t resp_argc(const struct resp_parser *parser)
 {
     return parser->argc;

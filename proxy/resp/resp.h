@@ -43,6 +43,8 @@ struct resp_parser;
 struct resp_parser *resp_parser_new(void);
 /* Free it, and the views that it gave. */
 void resp_parser_free(struct resp_parser *parser);
+/* How much memory it has. */
+size_t resp_parser_bytes(const struct resp_parser *parser);
 /* Parse up to the end of the first request; *used says how many of the `len` bytes were taken.
  * Empty requests (blank lines, *0, *-1) are skipped silently, as Redis does. Limits may differ from
  * call to call. `data` must stay where it is while the request is used. A call with no data frees

@@ -41,6 +41,10 @@ enum {
     PENDING_MAX = 64 * 1024,
     LINGERING_MAX = 128, /* more are closed at once; process.c reserves the descriptors */
     KEEPALIVE_SECONDS = 60,
+    /* What OpenSSL 3.0 takes for one connection, as measured: during the handshake (a long chain of
+     * certificates may take as much again), and after it, with a part of a record. */
+    TLS_HANDSHAKE_BYTES = 80 << 10,
+    TLS_OPEN_BYTES = 34 << 10,
     OUT_KEPT_MAX = 64 * 1024,
 };
 
@@ -86,6 +90,15 @@ static bool shakes_hands(const struct conn *conn)
     return !list_empty(&conn->handshake);
 }
 
+/* Tell the engine what is held here for this connection. */
+static void count_held(struct conn *conn)
+{
+    size_t tls = conn->tls == NULL ? 0 : shakes_hands(conn) ? TLS_HANDSHAKE_BYTES : TLS_OPEN_BYTES;
+
+    if (conn->session != NULL)
+        session_set_host_bytes(conn->session, sizeof *conn + tls + conn->pending.cap);
+}
+
 /* Begin the handshakes for which there is room, the oldest connection first. */
 static void begin_handshakes(struct conns *conns)
 {
@@ -98,6 +111,7 @@ static void begin_handshakes(struct conns *conns)
         conn->turn_ms = uv_now(conns->loop) + TURN_MS;
         list_append(&conns->handshakes, &conn->handshake);
         conns->handshakes_count++;
+        count_held(conn);
         set_reading(conn, true);
     }
 }
@@ -134,8 +148,11 @@ static void drop(struct conn *conn)
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
     struct conn *conn = handle->data;
+    size_t max = conn->session == NULL ? READ_BUFFER_SIZE : session_read_max(conn->session);
+
     (void)suggested;
-    *buffer = uv_buf_init(conn->conns->read_buffer, READ_BUFFER_SIZE);
+    *buffer = uv_buf_init(conn->conns->read_buffer,
+                          (unsigned)(max < READ_BUFFER_SIZE ? max : READ_BUFFER_SIZE));
 }
 
 static void take_input(struct conn *conn, struct bytes input)
@@ -198,6 +215,7 @@ static void complete_handshake(struct conn *conn)
 
     session_secured(conn->session, named ? name : NULL);
     end_handshake(conn);
+    count_held(conn);
 }
 
 static bool send_sealed(struct conn *conn);
@@ -320,6 +338,7 @@ static void on_written(uv_write_t *request, int status)
     }
     buf_append_bytes(&conn->conns->sealed, buf_bytes(&conn->pending));
     buf_free(&conn->pending);
+    count_held(conn);
     if (!send_sealed(conn) || conn->writing)
         return;
     if (conn->session != NULL) {
@@ -373,6 +392,7 @@ static bool send_sealed(struct conn *conn)
     }
     buf_append_bytes(&conn->pending, buf_bytes(&conns->sealed));
     clear_shared(&conns->sealed);
+    count_held(conn);
     if (conn->pending.len <= PENDING_MAX)
         return true;
     drop(conn); /* it asks for new keys again and again, and reads nothing */
@@ -486,6 +506,7 @@ void conns_accept(struct conns *conns, uv_stream_t *listener, enum address_kind 
     }
     bool trusted = describe_peer(conn, is_unix, peer);
     conn->session = session_open(conns->engine, peer, trusted, conn, &conns->out);
+    count_held(conn);
     if (conn->session != NULL && kind == ADDRESS_TLS) {
         await_handshake(conn);
     } else if (conn->session != NULL) {

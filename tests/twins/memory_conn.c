@@ -28,9 +28,11 @@ void memory_conn_changed(void *context)
     struct memory_conn *conn = context;
     struct buf out = {0};
 
-    session_take_output(conn->session, &out);
-    session_set_unsent(conn->session, 0);
-    buf_append_bytes(&conn->received, buf_bytes(&out));
+    if (!conn->stalls || conn->received.len == 0) {
+        session_take_output(conn->session, &out);
+        buf_append_bytes(&conn->received, buf_bytes(&out));
+        session_set_unsent(conn->session, conn->stalls ? conn->received.len : 0);
+    }
     if (conn->on_reply != NULL && out.len > 0) {
         (void)redisReaderFeed(conn->reader, out.data, out.len); /* what it refuses is no reply */
         while (take_reply(conn))

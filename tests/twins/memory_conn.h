@@ -13,6 +13,7 @@
 struct memory_conn {
     struct session *session; /* NULL: not connected */
     struct buf received;     /* sent by the engine, and not taken yet */
+    bool stalls;             /* it reads nothing: `received` is what it would read first */
     bool closed;             /* by the engine, since the last memory_conn_open */
     redisReader *reader;
     void *context;

@@ -71,6 +71,8 @@ static void own_gauges(const struct engine *engine, struct gauges *gauges)
          history_refusals_count(engine->history), false},
         {"reply_bytes", "Large replies that clients have not read yet", engine->replies.bytes,
          false},
+        {"stranger_bytes", "Memory that connections hold which have not logged in",
+         engine->strangers.bytes, false},
         {"log_lines_lost", "Lines of the log that could not be written",
          log_lines_lost(engine->options.log), true},
     };

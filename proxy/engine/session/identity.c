@@ -32,8 +32,12 @@ void identity_take(struct session *session, const struct acl_user *rights, const
     session->account = account;
     session->crowded = false;
     if (rights != NULL) {
+        strangers_leave(session);
         account_add(account, ACCOUNT_CONNECTIONS);
         session->counted = true;
+    } else {
+        replies_count(&session->engine->replies, &session->share, 0);
+        strangers_enter(session);
     }
 }
 

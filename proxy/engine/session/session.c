@@ -9,6 +9,8 @@
  * - `pending` holds the started requests whose reply is not in `out` yet, in order of arrival.
  * - Those not finished (running_count, without ORDER_NOW ones) all have the order `running_order`;
  *   an ORDER_ALONE one is alone. So one connection's commands take effect in order.
+ * - All answers to what came in pass one gate, may_start(): errors, too, are requests that take
+ *   their turn.
  * - Nothing is parsed while `next` is held back, so memory is bounded: by SESSION_INPUT_MAX, the
  *   parser's limits, SESSION_REQUESTS_MAX and SESSION_REQUEST_BYTES_MAX; for replies by
  *   SESSION_OUTPUT_MAX and what is running, and for all sessions together by engine->replies.
@@ -51,15 +53,16 @@ struct session *session_open(struct engine *engine, const char *peer, bool trust
     snprintf(session->peer, sizeof session->peer, "%s", peer);
     session->opened_ms = session->active_ms = engine_now_ms(engine);
     session->trusted = trusted;
-    identity_forget(session);
     session->parser = resp_parser_new();
     session->reply_peak = SESSION_FIRST_PEAK;
     list_init(&session->pending);
     list_init(&session->held);
     list_init(&session->places);
     list_init(&session->changed);
+    list_init(&session->stranger);
     session->unaudited.on_end = on_audited;
     list_init(&session->unaudited.link);
+    identity_forget(session);
     list_append(&engine->sessions, &session->link);
     engine->sessions_count++;
     return session;
@@ -93,6 +96,7 @@ void session_close(struct session *session)
             request->command->abandon(request);
     }
     engine->on_session_closed(session);
+    strangers_leave(session);
     if (session->next != NULL)
         request_free(session->next);
     replies_count(&engine->replies, &session->share, 0);
@@ -124,6 +128,24 @@ void session_kill(struct session *session)
 {
     session->killed = true;
     session_end(session);
+}
+
+static void drop_input(struct session *session)
+{
+    buf_free(&session->in);
+    if (session->next != NULL)
+        request_free(session->next);
+    session->next = NULL;
+}
+
+void session_make_room(struct session *session)
+{
+    drop_input(session);
+    if (list_empty(&session->pending))
+        resp_error(&session->out, STK_BUSY,
+                   "connections that have not logged in hold too much memory: log in as soon as "
+                   "you have connected");
+    session_kill(session);
 }
 
 bool session_is_admin(const struct session *session)
@@ -236,12 +258,28 @@ void session_input(struct session *session, const char *data, size_t len)
     size_t used = session->in.len == 0 ? advance(session, data, len) : 0;
     if (used < len) /* until something finishes or is sent */
         buf_append(&session->in, data + used, len - used);
+    if (session_is_stranger(session))
+        strangers_count(session);
 }
 
 bool session_wants_input(const struct session *session)
 {
     /* An ending session reads on, and drops it, to learn that its client has gone. */
-    return session->in.len < SESSION_INPUT_MAX && !session->input_ended;
+    size_t max = session_is_stranger(session) ? STRANGER_INPUT_MAX : SESSION_INPUT_MAX;
+
+    return session->in.len < max && !session->input_ended;
+}
+
+size_t session_read_max(const struct session *session)
+{
+    return session_is_stranger(session) ? STRANGER_INPUT_MAX : SIZE_MAX;
+}
+
+void session_set_host_bytes(struct session *session, size_t bytes)
+{
+    session->host_bytes = bytes;
+    if (session_is_stranger(session))
+        strangers_count(session);
 }
 
 bool session_input_ended(struct session *session)
@@ -270,8 +308,7 @@ static size_t advance(struct session *session, const char *data, size_t len)
         if (session->next != NULL) {
             if (!start_next(session))
                 return at;
-        } else if (at == len || session->logging_in ||
-                   session->pending_count >= SESSION_REQUESTS_MAX) {
+        } else if (at == len || session->logging_in) {
             return at;
         } else {
             at += parse(session, data + at, len - at);
@@ -284,8 +321,9 @@ static void finished(struct request *request);
 
 static void count_bytes(struct session *session)
 {
-    account_count_bytes(session->account, &session->bytes,
-                        session->pending_bytes + session->queued_bytes + session->share);
+    if (!session_is_stranger(session)) /* whose account is another's */
+        account_count_bytes(session->account, &session->bytes,
+                            session->pending_bytes + session->queued_bytes + session->share);
 }
 
 void session_count_queued(struct session *session, size_t bytes)
@@ -465,9 +503,11 @@ static size_t parse(struct session *session, const char *data, size_t len)
 /* May the parsed request start now, or must what is under way finish first? */
 static bool may_start(const struct session *session, const struct request *request)
 {
-    if (session->pending_count >= SESSION_REQUESTS_MAX ||
+    bool strange = session_is_stranger(session);
+
+    if (session->pending_count >= (strange ? STRANGER_REQUESTS_MAX : SESSION_REQUESTS_MAX) ||
         session->pending_bytes >= SESSION_REQUEST_BYTES_MAX ||
-        session->out.len + session->unsent >= SESSION_OUTPUT_MAX)
+        session->out.len + session->unsent >= (strange ? STRANGER_OUTPUT_MAX : SESSION_OUTPUT_MAX))
         return false;
     /* Who has read what came before may always ask for one thing more. */
     if (replies_full(&session->engine->replies, session->engine->reads_weight) &&
@@ -664,7 +704,9 @@ static void count_output(struct session *session)
 {
     size_t bytes = session->out.len + session->unsent;
 
-    replies_count(&session->engine->replies, &session->share, bytes > REPLY_SMALL ? bytes : 0);
+    bool counts = bytes > REPLY_SMALL && !session_is_stranger(session);
+
+    replies_count(&session->engine->replies, &session->share, counts ? bytes : 0);
     count_bytes(session);
 }
 
@@ -755,12 +797,14 @@ void session_take_output(struct session *session, struct buf *out)
     }
     session->deferred = false;
     /* The old memory is used again unless one big reply made it large. */
-    if (old.cap > SESSION_SPARE_MAX)
+    if (old.cap > SESSION_SPARE_MAX || session_is_stranger(session))
         buf_free(&old);
     buf_clear(&old);
     *out = session->out;
     session->out = old;
     session->unsent += out->len;
+    if (session_is_stranger(session))
+        strangers_count(session);
 }
 
 void session_set_unsent(struct session *session, size_t bytes)
@@ -768,6 +812,8 @@ void session_set_unsent(struct session *session, size_t bytes)
     bool less = session->unsent >= REPLY_SMALL && bytes < session->unsent;
     session->unsent = bytes;
     count_output(session);
+    if (session_is_stranger(session))
+        strangers_count(session);
     if (less)
         mark_changed(session);
 }

@@ -10,6 +10,7 @@
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/session/account.h"
 #include "proxy/engine/session/request.h"
+#include "proxy/engine/session/strangers.h"
 
 #define SESSION_REQUESTS_MAX      256         /* under way on one connection */
 #define SESSION_REQUEST_BYTES_MAX (32 << 20)  /* their arguments */
@@ -56,6 +57,9 @@ struct session {
     struct buf out;
     struct request *awaited; /* nothing is sent before its reply: one packet, not two; or NULL */
     bool deferred;           /* the last output waited for reads: not twice in a row */
+    struct list stranger;    /* engine->strangers.all; unlinked: it need not log in */
+    size_t strange_bytes;    /* that are counted there */
+    size_t host_bytes;       /* that the host has for it: session_set_host_bytes */
     struct audit_wait unaudited; /* nothing is sent before its ticket is on disk */
     bool untold;   /* its event did not get into the audit: nothing is sent any more */
     size_t unsent; /* bytes that were taken from `out` and are held until they have left */
@@ -73,10 +77,19 @@ struct session {
     struct list places;            /* lease/queue.c: it asked last for these */
 };
 
+/* Does it have to log in? */
+static inline bool session_is_stranger(const struct session *session)
+{
+    return !list_empty(&session->stranger);
+}
+
 /* No more commands; close once all is replied and sent. */
 void session_end(struct session *session);
 /* Close now, whatever has not been sent. */
 void session_kill(struct session *session);
+/* Strangers hold too much: close now, with BUSY as the last word where it can be told, and drop
+ * what it has sent. */
+void session_make_room(struct session *session);
 bool session_is_admin(const struct session *session);
 /* The checks that come before any command. False: the error is in the reply. */
 bool session_admits(struct session *session, struct request *request);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A connection's order, its bounds, and who may do what. */
+#include "proxy/engine/internal.h"
 #include "proxy/engine/session/session.h"
 #include "tests/unit/engine/says.h"
 
@@ -228,6 +229,143 @@ UNFENCED_TEST(without_a_password_only_auth_is_understood)
     assert_says(world, 1, "RESET\r\nGET k", "+RESET\r\n-NOAUTH Authentication required.\r\n");
     assert_says(world, 1, "*1\r\n$20000\r\nx",
                 "-ERR Protocol error: unauthenticated bulk length\r\n");
+}
+
+/* Strangers: connections that have to log in. */
+
+static struct acl *with_password(void)
+{
+    return acl_without_file("secret", commands, commands_count);
+}
+
+static void send_many(struct world *world, int number, const char *text, int times)
+{
+    struct buf lines = {0};
+
+    for (int i = 0; i < times; i++)
+        buf_append_text(&lines, text);
+    session_input(world->clients[number].session, lines.data, lines.len);
+    world_settle(world);
+    buf_free(&lines);
+}
+
+/* What it sent was answered, or waits; and it is not read from any more. */
+static void assert_stranger_is_held_back(struct world *world, int number)
+{
+    const struct session *session = world->clients[number].session;
+
+    assert_in_range(session->out.len + session->unsent, 1, STRANGER_OUTPUT_MAX + 512);
+    assert_in_range(session->pending_count, 0, STRANGER_REQUESTS_MAX);
+    assert_false(session_wants_input(session));
+}
+
+UNFENCED_TEST(a_stranger_that_reads_nothing_is_held_back_whatever_it_sends)
+{
+    static const char *const words[] = {"q\r\n",      "GET\r\n",           "GET k\r\n",
+                                        "AUTH x\r\n", "HELLO 3\r\n",       "MULTI\r\nEXEC x\r\n",
+                                        "RESET\r\n",  "*1\r\n$1\r\nq\r\n", "SUBSCRIBE c\r\n"};
+
+    world_renew(world, &(struct engine_options){.acl = with_password()});
+    for (int i = 0; i < (int)(sizeof words / sizeof *words); i++) {
+        world_connect(world, 1);
+        world->clients[1].stalls = true;
+        send_many(world, 1, words[i], 10000);
+        assert_stranger_is_held_back(world, 1);
+        assert_int_equal(world->engine->replies.bytes, 0);
+        assert_int_equal(world->clients[1].session->bytes, 0);
+        world_disconnect(world, 1);
+    }
+    assert_int_equal(world->engine->strangers.bytes, 0);
+}
+
+UNFENCED_TEST(a_stranger_that_reads_gets_all_its_answers)
+{
+    enum { MANY = 20000 };
+    static const char answer[] = "-NOAUTH Authentication required.\r\n";
+
+    world_renew(world, &(struct engine_options){.acl = with_password()});
+    world_connect(world, 1);
+    send_many(world, 1, "GET k\r\n", MANY);
+    assert_int_equal(world->clients[1].received.len, MANY * (sizeof answer - 1));
+    assert_true(session_wants_input(world->clients[1].session));
+}
+
+UNFENCED_TEST(strangers_share_a_bound_and_the_oldest_make_room)
+{
+    enum { BOUND = 300 << 10, FILL = 5000 };
+
+    world_renew(world, &(struct engine_options){.acl = with_password(),
+                                                .strangers_bytes_max = BOUND,
+                                                .user_limits.bytes = 1 << 20});
+    assert_says(world, 0, "AUTH secret", "+OK\r\n");
+    for (int i = 1; i < WORLD_CLIENTS_MAX - 1; i++) {
+        world_connect(world, i);
+        world->clients[i].stalls = true;
+        send_many(world, i, "q\r\n", FILL);
+        assert_in_range(world->engine->strangers.bytes, 1, BOUND);
+    }
+    assert_true(world->clients[1].closed);
+    assert_false(world->clients[WORLD_CLIENTS_MAX - 2].closed);
+    assert_in_range(world_counter(world, "strangers_closed"), 1, WORLD_CLIENTS_MAX - 3);
+    /* Others are served: who has logged in, and who does. */
+    assert_says(world, 0, "GET k", NIL);
+    assert_says(world, WORLD_CLIENTS_MAX - 1, "AUTH secret\r\nGET k", "+OK\r\n" NIL);
+}
+
+UNFENCED_TEST(a_stranger_that_makes_room_is_told_why)
+{
+    world_renew(world,
+                &(struct engine_options){.acl = with_password(), .strangers_bytes_max = 20 << 10});
+    world_connect(world, 1);
+    for (int i = 2; !world->clients[1].closed; i++) {
+        assert_true(i < WORLD_CLIENTS_MAX);
+        world_send(world, i, "GET k");
+    }
+    assert_string_equal(world_received(world, 1),
+                        "-BUSY connections that have not logged in hold too much memory: log in as "
+                        "soon as you have connected\r\n");
+}
+
+/* Whatever it has sent by then. */
+UNFENCED_TEST(a_connection_that_forgets_its_login_is_a_stranger_again)
+{
+    world_renew(world,
+                &(struct engine_options){.acl = with_password(), .strangers_bytes_max = 20 << 10});
+    assert_says(world, 1, "AUTH secret", "+OK\r\n");
+    assert_int_equal(world->engine->strangers.bytes, 0);
+    world->clients[1].stalls = true;
+    send_many(world, 1, "RESET\r\nAUTH secret\r\nPING\r\n", 100);
+    assert_false(world->clients[1].closed);
+    assert_int_equal(world->engine->strangers.bytes, 0);
+    world->clients[1].stalls = false;
+    send_many(world, 1, "RESET\r\nq\r\n", 3000);
+    assert_in_range(world->engine->strangers.bytes, 0, 20 << 10);
+}
+
+UNFENCED_TEST(what_strangers_have_counts_for_no_user)
+{
+    enum { MANY = 40 };
+
+    world_renew(world, &(struct engine_options){.acl = with_password(),
+                                                .user_limits.bytes = 1000,
+                                                .user_limits.rate = 5});
+    for (int i = 1; i < MANY; i++) {
+        world_connect(world, i);
+        world->clients[i].stalls = true;
+        send_many(world, i, "GET kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk\r\n", 500);
+    }
+    assert_says(world, 0, "AUTH secret\r\nGET k", "+OK\r\n" NIL);
+}
+
+/* Errors take their turn as commands do. */
+UNFENCED_TEST(a_slow_reader_gets_no_more_errors_than_replies)
+{
+    world_connect(world, 1);
+    world->clients[1].stalls = true;
+    send_many(world, 1, "q\r\n", 40000);
+    const struct session *session = world->clients[1].session;
+    assert_in_range(session->out.len + session->unsent, 1, SESSION_OUTPUT_MAX + 512);
+    assert_false(session_wants_input(session));
 }
 
 UNFENCED_TEST(a_bare_write_needs_a_token_unless_nobody_has_one)
