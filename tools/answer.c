@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fence/base/json.h"
+#include "tools/term.h"
 
 void answer_text(struct buf *out, const char *before, const char *name, struct bytes text)
 {
@@ -33,8 +34,8 @@ int answer_refuse(struct answer *answer, int code, const char *error, const char
     struct buf *out = &answer->out;
 
     if (!answer->json) {
-        fprintf(stderr, "%s: %s%s%s\n", answer->command, key != NULL ? key : "",
-                key != NULL ? ": " : "", message);
+        term_error("%s: %s%s%s", answer->command, key != NULL ? key : "", key != NULL ? ": " : "",
+                   message);
         return code;
     }
     answer_text(out, "{", "error", bytes_of(error));
@@ -73,7 +74,7 @@ bool answer_connect(struct answer *answer, int *code)
     }
     const char *uri = cli_uri(answer->cli, &failure);
     if (uri == NULL) {
-        fprintf(stderr, "%s: %s; see %s --help\n", answer->command, failure.text, answer->command);
+        term_error("%s: %s; see %s --help", answer->command, failure.text, answer->command);
         *code = CLI_USAGE;
         return false;
     }
@@ -100,7 +101,7 @@ stk_reply *answer_ask(struct answer *answer, const char *const *words, size_t co
 
 void answer_print(struct answer *answer)
 {
-    (void)fwrite(answer->out.data, 1, answer->out.len, stdout);
+    term_print(buf_bytes(&answer->out), answer->json);
     buf_clear(&answer->out);
 }
 

@@ -323,7 +323,7 @@ int audit_verify_run(struct cli *cli, int argc, char **argv)
     term_open(&verdict.term);
     bool done = verify(&verdict, &failure);
     if (!done) {
-        fprintf(stderr, "%s: %s\n", table.command, failure.text);
+        term_error("%s: %s", table.command, failure.text);
     } else if (settings.json) {
         printf("{\"ok\": %s, \"chains\": [%.*s]}\n", verdict.broken == 0 ? "true" : "false",
                (int)verdict.json.len, verdict.json.data);

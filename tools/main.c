@@ -10,6 +10,7 @@
 #include "fence/base/nearest.h"
 #include "proxy/server/environment.h"
 #include "tools/cli.h"
+#include "tools/term.h"
 
 static const struct cli_command commands[] = {
     {"lock", "run a program while it holds a lease", lock_run},
@@ -83,7 +84,7 @@ static const struct cli_command *find_command(int argc, char **argv, int *words)
 
 static int wrong_usage(const char *what, const char *why)
 {
-    fprintf(stderr, "stockade: %s%s; see stockade --help\n", what, why);
+    term_error("stockade: %s%s; see stockade --help", what, why);
     return CLI_USAGE;
 }
 
@@ -182,7 +183,7 @@ static void warn_of_variables(void)
 
     for (char **setting = environ; *setting != NULL; setting++) {
         if (environment_complaint(*setting, text, sizeof text) != NULL) {
-            fprintf(stderr, "stockade: %s\n", text);
+            term_error("stockade: %s", text);
         }
     }
 }

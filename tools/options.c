@@ -12,6 +12,7 @@
 #include "fence/base/check.h"
 #include "fence/base/nearest.h"
 #include "tools/cli.h"
+#include "tools/term.h"
 
 enum { ROWS_MAX = 30, HELP_COLUMN = 26, ROW_FIRST = 256 };
 enum { HELP_LETTER = 'h', URI_LETTER = 'u', PASSWORD_LETTER = 255 };
@@ -90,7 +91,7 @@ static bool option_set(const struct option_row *row, void *settings, const char 
 static enum options_result options_wrong(const struct option_table *table, const char *option,
                                          const char *why)
 {
-    fprintf(stderr, "%s: %s%s; see %s --help\n", table->command, option, why, table->command);
+    term_error("%s: %s%s; see %s --help", table->command, option, why, table->command);
     return OPTIONS_WRONG;
 }
 

@@ -130,6 +130,21 @@ static void append_key(struct query *query)
     }
 }
 
+/* What programs read are the bytes themselves. */
+static void append_shown(struct query *query, struct bytes text)
+{
+    struct term term;
+
+    term_open(&term);
+    if (!term.live) {
+        buf_append_bytes(&query->answer.out, text);
+        return;
+    }
+    char *shown = term_shown(text);
+    buf_append_text(&query->answer.out, shown);
+    free(shown);
+}
+
 static void append_string(struct query *query, struct bytes value)
 {
     if (query->settings.json) {
@@ -137,7 +152,7 @@ static void append_string(struct query *query, struct bytes value)
         answer_text(&query->answer.out, ", ", "value", value);
         buf_append_text(&query->answer.out, "}\n");
     } else {
-        buf_append_bytes(&query->answer.out, value);
+        append_shown(query, value);
         buf_append_text(&query->answer.out, "\n");
     }
 }
@@ -160,9 +175,9 @@ static void append_hash(struct query *query, const stk_reply *reply)
             buf_append_text(out, ": ");
             json_string(out, value);
         } else {
-            buf_append_bytes(out, field);
+            append_shown(query, field);
             buf_append_text(out, ": ");
-            buf_append_bytes(out, value);
+            append_shown(query, value);
             buf_append_text(out, "\n");
         }
     }
@@ -298,8 +313,8 @@ static int take(struct query *query)
     int code = CLI_OK;
 
     if (!bytes_to_int64(bytes_of(settings->value), &count) || count < 1) {
-        fprintf(stderr, "%s: N takes a whole number from 1 on, not \"%s\"; see %s --help\n",
-                query->answer.command, settings->value, query->answer.command);
+        term_error("%s: N takes a whole number from 1 on, not \"%s\"; see %s --help",
+                   query->answer.command, settings->value, query->answer.command);
         return CLI_USAGE;
     }
     (void)snprintf(change, sizeof change, "%" PRId64, -count);
@@ -373,19 +388,6 @@ static void append_json(struct buf *out, struct bytes resource, const stk_reply 
     buf_append_text(out, "}");
 }
 
-/* Return a name as a terminal may show it: control characters become dots. Free it. */
-static char *shown_text(struct bytes text)
-{
-    char *shown = mem_alloc(text.len + 1);
-
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned char byte = (unsigned char)text.data[i];
-        shown[i] = byte < 0x20 || byte == 0x7f ? '.' : (char)byte;
-    }
-    shown[text.len] = '\0';
-    return shown;
-}
-
 static int lease(struct query *query)
 {
     const char *key = query->settings.key, *words[] = {"LEASE", key};
@@ -402,7 +404,7 @@ static int lease(struct query *query)
         append_json(out, bytes_of(key), reply);
         buf_append_text(out, "\n");
     } else if (bytes_equal(answer_entry_text(reply, "state"), BYTES_LITERAL("held"))) {
-        char *owner = shown_text(answer_entry_text(reply, "owner"));
+        char *owner = term_shown(answer_entry_text(reply, "owner"));
         buf_printf(out,
                    "held by \"%s\" under token %" PRId64 ", %" PRId64 " ms left, %" PRId64
                    " holds, %" PRId64 " waiting\n",
@@ -466,13 +468,13 @@ static void add_row(struct listing *listing, struct bytes name, const stk_reply 
         buf_append_text(out, listing->rows == 0 ? "[\n  " : ",\n  ");
         append_json(out, name, lease);
     } else {
-        row[0] = shown_text(name);
-        row[1] = shown_text(answer_entry_text(lease, "state"));
+        row[0] = term_shown(name);
+        row[1] = term_shown(answer_entry_text(lease, "state"));
         row[2] = cell_number(lease, "token");
         row[3] = cell_number(lease, "ttl_ms");
         row[4] = cell_number(lease, "holds");
         row[5] = cell_number(lease, "waiters");
-        row[6] = shown_text(answer_entry_text(lease, "owner"));
+        row[6] = term_shown(answer_entry_text(lease, "owner"));
     }
     listing->rows++;
 }

@@ -22,6 +22,7 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "tools/database.h"
+#include "tools/term.h"
 
 enum { START_LIMIT_MS = 10000, CLUSTER_LIMIT_MS = 60000, END_LIMIT_MS = 3000 };
 enum { POLL_MS = 10, PORT_TRIES = 5 };
@@ -459,8 +460,8 @@ static void drop_database(struct servers *servers)
 
     (void)snprintf(sql, sizeof sql, "DROP DATABASE %s WITH (FORCE)", servers->database_name);
     if (!on_server(servers, sql, &failure)) {
-        fprintf(stderr, "stockade: cannot remove the database %s: %s\n", servers->database_name,
-                failure.text);
+        term_error("stockade: cannot remove the database %s: %s", servers->database_name,
+                   failure.text);
     }
 }
 
@@ -578,7 +579,7 @@ void servers_close(struct servers *servers)
     }
     if (servers->folder[0] != '\0' &&
         nftw(servers->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
-        fprintf(stderr, "stockade: cannot remove %s: %s\n", servers->folder, strerror(errno));
+        term_error("stockade: cannot remove %s: %s", servers->folder, strerror(errno));
     }
     servers->folder[0] = '\0';
 }

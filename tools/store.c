@@ -67,8 +67,8 @@ static bool check_store(const struct store_command *command, const char *uri, co
             buf_printf(&shown, " (did you mean \"sqlite:%s\"?)", uri);
         }
     }
-    fprintf(stderr, "%s: %s%s %.*s; see %s --help\n", command->name, origin,
-            store_uri_is_postgresql(uri) ? ":" : "", (int)shown.len, shown.data, command->name);
+    term_error("%s: %s%s %.*s; see %s --help", command->name, origin,
+               store_uri_is_postgresql(uri) ? ":" : "", (int)shown.len, shown.data, command->name);
     buf_free(&shown);
     return false;
 }
@@ -159,10 +159,10 @@ static int store_command_close(struct store_command *command, const char *why)
         return CLI_OK;
     }
     if (ending != 0) {
-        fprintf(stderr, "%s: interrupted; nothing was changed\n", command->name);
+        term_error("%s: interrupted; nothing was changed", command->name);
         return 128 + ending;
     }
-    fprintf(stderr, "%s: %s\n", command->name, why);
+    term_error("%s: %s", command->name, why);
     return CLI_FAILED;
 }
 
@@ -387,8 +387,8 @@ static bool choose_both(struct store_command *command, struct cli *cli)
 
     (void)cli;
     if (settings->from == NULL || settings->to == NULL) {
-        fprintf(stderr, "%s: --%s is missing; see %s --help\n", command->name,
-                settings->from == NULL ? "from" : "to", command->name);
+        term_error("%s: --%s is missing; see %s --help", command->name,
+                   settings->from == NULL ? "from" : "to", command->name);
         return false;
     }
     if (!check_store(command, settings->from, "--from") ||

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -49,18 +50,6 @@ void term_progress(struct term *term, const char *format, ...)
     (void)fputs(text, stdout);
     (void)fflush(stdout);
     term->unended = true;
-}
-
-void term_line(struct term *term, const char *format, ...)
-{
-    va_list args;
-
-    term_clear(term);
-    va_start(args, format);
-    (void)vprintf(format, args);
-    va_end(args);
-    (void)putchar('\n');
-    (void)fflush(stdout);
 }
 
 void term_table(struct term *term, const char *const *cells, size_t rows, size_t columns)
@@ -139,6 +128,142 @@ const char *term_name(struct bytes name, size_t width, char out[TERM_NAME_MAX + 
         out[width] = '\0';
     }
     return out;
+}
+
+/* Return the length of the character that the text begins with; 0: it is none of UTF-8. */
+static size_t decode(struct bytes text, uint32_t *code)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    unsigned char first = (unsigned char)text.data[0];
+    size_t len = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+
+    if (len == 0 || len > text.len || first > 0xf4) {
+        return 0;
+    }
+    *code = len == 1 ? first : first & (0x7fU >> len);
+    for (size_t i = 1; i < len; i++) {
+        unsigned char next = (unsigned char)text.data[i];
+        if ((next & 0xc0) != 0x80) {
+            return 0;
+        }
+        *code = *code << 6 | (next & 0x3f);
+    }
+    return *code >= least[len] && *code <= 0x10ffff ? len : 0;
+}
+
+/* Return whether it changes how a terminal shows what stands around it. */
+static bool steers(uint32_t code)
+{
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = {
+        {0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},
+        {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
+        {0xd800, 0xdfff}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff},
+    };
+
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
+        if (code >= ranges[i].first && code <= ranges[i].last) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum form {
+    FORM_LINE,  /* ends of lines are no exception */
+    FORM_LINES, /* these stay */
+    FORM_JSON,  /* and what is escaped means the same */
+};
+
+static void append_escaped(struct buf *out, const char *data, size_t len, uint32_t code,
+                           enum form form)
+{
+    if (form == FORM_JSON && code >= 0x10000) {
+        buf_printf(out, "\\u%04x\\u%04x", (unsigned)(0xd7c0 + (code >> 10)),
+                   (unsigned)(0xdc00 + (code & 0x3ff)));
+    } else if (form == FORM_JSON) {
+        buf_printf(out, "\\u%04x", (unsigned)code);
+    } else {
+        for (size_t i = 0; i < len; i++) {
+            buf_printf(out, "\\x%02x", (unsigned char)data[i]);
+        }
+    }
+}
+
+static struct buf shown(struct bytes text, enum form form)
+{
+    struct buf out = {0};
+    uint32_t code = 0;
+
+    while (text.len > 0) {
+        size_t len = decode(text, &code);
+        if (len > 0 && (!steers(code) || (code == '\n' && form != FORM_LINE))) {
+            buf_append(&out, text.data, len);
+        } else {
+            code = len > 0 ? code : (unsigned char)text.data[0];
+            len = len > 0 ? len : 1;
+            append_escaped(&out, text.data, len, code, form);
+        }
+        text.data += len;
+        text.len -= len;
+    }
+    return out;
+}
+
+char *term_shown(struct bytes text)
+{
+    struct buf out = shown(text, FORM_LINE);
+
+    buf_append(&out, "", 1);
+    return out.data;
+}
+
+static __attribute__((format(printf, 2, 0))) void say(FILE *file, const char *format,
+                                                      enum form form, va_list args)
+{
+    char *text;
+    int len = vasprintf(&text, format, args);
+
+    if (len < 0) {
+        return;
+    }
+    struct buf line = shown((struct bytes){text, (size_t)len}, form);
+    (void)fprintf(file, "%.*s\n", (int)line.len, line.data);
+    (void)fflush(file);
+    buf_free(&line);
+    free(text);
+}
+
+void term_line(struct term *term, const char *format, ...)
+{
+    va_list args;
+
+    term_clear(term);
+    va_start(args, format);
+    say(stdout, format, FORM_LINES, args);
+    va_end(args);
+}
+
+void term_error(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    say(stderr, format, FORM_LINE, args);
+    va_end(args);
+}
+
+void term_print(struct bytes lines, bool json)
+{
+    struct buf out = {0};
+
+    if (isatty(STDOUT_FILENO) == 1) {
+        out = shown(lines, json ? FORM_JSON : FORM_LINES);
+        lines = buf_bytes(&out);
+    }
+    (void)fwrite(lines.data, 1, lines.len, stdout);
+    buf_free(&out);
 }
 
 const char *term_bar(int64_t done, int64_t total, int width, char out[TERM_BAR_MAX])

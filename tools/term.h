@@ -21,8 +21,13 @@ void term_open(struct term *term);
 /* Rewrite the progress line; do nothing where stdout is no terminal. */
 void term_progress(struct term *term, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Print a line that stays. */
+/* Print a line that stays, or a few; what steers a terminal is escaped, as by term_shown(). */
 void term_line(struct term *term, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Print a line on stderr: what went wrong. Whatever its texts hold, it is one line. */
+void term_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Print lines on stdout. A terminal is shown them as term_shown() has it, or of JSON as \uNNNN;
+ * programs get the bytes themselves. */
+void term_print(struct bytes lines, bool json);
 /* Remove the progress line. */
 void term_clear(struct term *term);
 
@@ -43,6 +48,9 @@ const char *term_duration(int64_t ms, char out[TERM_NUMBER_MAX]);
 enum { TERM_NAME_MAX = 200 };
 const char *term_name(struct bytes name, size_t width, char out[TERM_NAME_MAX + 1]);
 #define TERM_NAME(name, width) term_name((name), (width), (char[TERM_NAME_MAX + 1]){0})
+/* Return any text as a terminal may show it, of one line: bytes that are no printable UTF-8, and
+ * characters that steer a terminal or turn the direction, as \xNN. Free it. */
+char *term_shown(struct bytes text);
 /* Write [#####.....] with `width` (at most 60) places; return `out`. */
 const char *term_bar(int64_t done, int64_t total, int width, char out[TERM_BAR_MAX]);
 

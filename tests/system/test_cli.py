@@ -3,12 +3,16 @@
 codes for scripts. And what every command does with --help, and with words that make no sense."""
 
 import json
+import os
+import pty
 import re
+import subprocess
 
 import pytest
 
-from harness.limits import patience
+from harness.limits import BUILD, REPO, patience
 from harness.ports import free_port
+from harness.programs import read_until
 
 OK, REFUSED, USAGE, NO, UNREACHABLE, HELD, STALE = 0, 1, 2, 3, 69, 75, 76
 
@@ -128,8 +132,51 @@ def test_lease_tells_who_holds_and_for_how_long(cli, local, key):
 
 def test_an_owner_cannot_draw_on_the_terminal(cli, local, key):
     local.client().token(key, 60000, "OWNER", b"\x1b[2Jmallory \xc3\xa9\x07")
-    assert '".[2Jmallory é."' in cli("lease", key)
+    assert '"\\x1b[2Jmallory é\\x07"' in cli("lease", key)
     assert "\x1b" not in cli("leases", key)
+
+
+# Erases the screen, in both spellings, and turns the rest of the line round.
+HOSTILE = "\x1b[2J\u009b2J\u202e!\u2028"
+
+
+def on_terminal(cli, *words):
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen([BUILD / "stockade", "-u", cli.uri, *words], env=cli.tool.env,
+                               stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    text = read_until(ours, timeout=30)
+    os.close(ours)
+    running.wait(timeout=patience(5))
+    return text
+
+
+def test_no_command_lets_a_name_or_a_value_draw_on_the_terminal(cli, local, key):
+    name, table, client = key + HOSTILE, key + "h" + HOSTILE, local.client()
+    token = client.token(name, 60000, "OWNER", HOSTILE)
+    client.fenced(token, "SET", name, HOSTILE)
+    client.fenced(client.token(table), "HSET", table, "f" + HOSTILE, "v" + HOSTILE)
+    gone = client.token(key)
+    client("REVOKE", key)
+    client.refused("STALE", "FENCED", gone, "SET", key, "x")
+    for words in [("get", name), ("get", table), ("get", table, "--json"),
+                  ("get", table, "--field", "f" + HOSTILE),
+                  ("lease", name), ("leases", f"{key}*"), ("why", name),
+                  ("take", name, "1", "--token", str(token)), ("set", name, "x", "--token", "99"),
+                  ("get", "none" + HOSTILE), ("lease", "none" + HOSTILE),
+                  ("lock", "--wait", "0", name, "--", "true"), ("get", name, HOSTILE),
+                  ("get", name, "--" + HOSTILE), (HOSTILE, name), ("revoke", name)]:
+        text = on_terminal(cli, *words)
+        raw = re.search("[\\x00-\\x09\\x0b\\x0c\\x0e-\\x1f\\x7f-\\x9f\\u2028-\\u202e]", text)
+        assert not raw, (words, text)
+        assert "1b[2J" in text or words[0] == "revoke", (words, text)
+    assert cli("get", table) == f"f{HOSTILE}: v{HOSTILE}\n", "a pipe gets the bytes themselves"
+
+
+def test_what_went_wrong_is_told_by_one_function_which_escapes():
+    said = {path.name for path in (REPO / "tools").rglob("*.c") if "bench" not in path.parts
+            and re.search(r"fprintf\(stderr|fputs\(.*stderr|perror\(", path.read_text())}
+    assert not said
 
 
 def test_revoke_retires_the_token(cli, local, key):

@@ -12,6 +12,7 @@
 #include "fence/base/json.h"
 #include "store/open.h"
 #include "tools/report/report.h"
+#include "tools/term.h"
 
 bool demo_set_contender(void *settings, const char *text, struct failure *failure)
 {
@@ -301,7 +302,7 @@ int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int ar
     case OPTIONS_RUN: break;
     }
     if (!choose(&run, demo, &failure)) {
-        fprintf(stderr, "%s: %s; see %s --help\n", command, failure.text, command);
+        term_error("%s: %s; see %s --help", command, failure.text, command);
         return CLI_USAGE;
     }
     check(sale->demo->count <= CONTENDERS_MAX);
@@ -313,7 +314,7 @@ int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int ar
     if (sale->report != NULL) {
         run.report = report_open(sale->report, &failure);
         if (run.report == NULL) {
-            fprintf(stderr, "%s: %s\n", command, failure.text);
+            term_error("%s: %s", command, failure.text);
             return CLI_FAILED;
         }
         sale->trace = trace_open();
@@ -331,13 +332,13 @@ int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int ar
     trace_close(sale->trace);
     buf_free(&run.json);
     if (run.signals.ending != 0) {
-        fprintf(stderr, "%s: interrupted; the servers are gone\n", command);
+        term_error("%s: interrupted; the servers are gone", command);
         return 128 + run.signals.ending;
     }
     if (!held) {
-        fprintf(stderr, "%s: %s\n", command, failure.text);
+        term_error("%s: %s", command, failure.text);
     } else if (!kept) {
-        fprintf(stderr, "%s: Stockade did not keep its promise\n", command);
+        term_error("%s: Stockade did not keep its promise", command);
     }
     return held && kept ? CLI_OK : CLI_FAILED;
 }

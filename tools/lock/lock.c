@@ -28,6 +28,7 @@
 #include "tools/cli.h"
 #include "tools/lock/job.h"
 #include "tools/options.h"
+#include "tools/term.h"
 
 enum {
     DAY_MS = 24 * 3600 * 1000,
@@ -173,16 +174,15 @@ static int complain_of_acquire(const struct lock *lock, enum stk_error error)
     switch (error) {
     case STK_CANCELLED: return 128 + next_signal(lock);
     case STK_HELD:
-        fprintf(stderr, "stockade lock: another holds %s, still after %" PRId64 " ms\n", resource,
-                lock->settings.wait_ms);
+        term_error("stockade lock: another holds %s, still after %" PRId64 " ms", resource,
+                   lock->settings.wait_ms);
         return CLI_HELD;
     case STK_TIMEOUT:
     case STK_UNREACHABLE:
-        fprintf(stderr, "stockade lock: cannot reach the server: %s\n", why);
+        term_error("stockade lock: cannot reach the server: %s", why);
         return CLI_UNREACHABLE;
     default:
-        fprintf(stderr, "stockade lock: no lease on %s: %s %s\n", resource, stk_error_code(error),
-                why);
+        term_error("stockade lock: no lease on %s: %s %s", resource, stk_error_code(error), why);
         return error == STK_STALE || error == STK_UNKNOWN ? CLI_STALE : CLI_UNREACHABLE;
     }
 }
@@ -248,9 +248,9 @@ static void lose(struct lock *lock, enum stk_error why, int64_t kill_at_ms)
 {
     const char *text = why != STK_OK ? stk_error_text(why) : "no answer";
 
-    fprintf(stderr, "stockade lock: the lease on %s %s: %.*s; ending the program\n",
-            lock->settings.resource, why == STK_STALE ? "is lost" : "could not be renewed",
-            (int)strcspn(text, ";"), text);
+    term_error("stockade lock: the lease on %s %s: %.*s; ending the program",
+               lock->settings.resource, why == STK_STALE ? "is lost" : "could not be renewed",
+               (int)strcspn(text, ";"), text);
     begin_end(lock, LOSING, kill_at_ms);
 }
 
@@ -372,7 +372,7 @@ static void run_job(struct lock *lock)
             job_signal(job, SIGKILL);
         }
         if (lock->killed && now_ms() > lock->kill_at_ms + KILLED_LIMIT_MS) {
-            fprintf(stderr, "stockade lock: processes of group %d do not end\n", job->group);
+            term_error("stockade lock: processes of group %d do not end", job->group);
             return;
         }
         wait_until(lock, next_event_ms(lock));
@@ -399,8 +399,8 @@ static bool release(struct lock *lock)
     if (error == STK_OK || error == STK_STALE) {
         return error == STK_OK;
     }
-    fprintf(stderr, "stockade lock: could not release %s, it ends by its TTL: %s\n",
-            lock->settings.resource, stk_message());
+    term_error("stockade lock: could not release %s, it ends by its TTL: %s",
+               lock->settings.resource, stk_message());
     return true;
 }
 
@@ -416,7 +416,7 @@ static int run(struct lock *lock, char **program)
     watch_signals(lock, true);
     int code = job_start(&lock->job, program, &lock->before, &failure);
     if (code != 0) {
-        fprintf(stderr, "stockade lock: %s\n", failure.text);
+        term_error("stockade lock: %s", failure.text);
     } else {
         run_job(lock);
         job_end(&lock->job);
@@ -424,8 +424,8 @@ static int run(struct lock *lock, char **program)
     }
     if (atomic_load(&lock->lost) != STK_STALE && !release(lock)) {
         atomic_store(&lock->lost, STK_STALE);
-        fprintf(stderr, "stockade lock: the lease on %s was lost before the program had ended\n",
-                lock->settings.resource);
+        term_error("stockade lock: the lease on %s was lost before the program had ended",
+                   lock->settings.resource);
     }
     return atomic_load(&lock->lost) == STK_STALE || lock->ending == LOSING ? CLI_STALE : code;
 }
@@ -454,12 +454,12 @@ int lock_run(struct cli *cli, int argc, char **argv)
     case OPTIONS_RUN: break;
     }
     if (words + 1 >= argc) {
-        fprintf(stderr, "stockade lock: -- PROGRAM is missing; see stockade lock --help\n");
+        term_error("stockade lock: -- PROGRAM is missing; see stockade lock --help");
         return CLI_USAGE;
     }
     const char *uri = cli_uri(cli, &failure);
     if (uri == NULL) {
-        fprintf(stderr, "stockade lock: %s; see stockade lock --help\n", failure.text);
+        term_error("stockade lock: %s; see stockade lock --help", failure.text);
         return CLI_USAGE;
     }
     /* What the program asks of `stockade` goes to the server that its token is from. */
@@ -469,7 +469,7 @@ int lock_run(struct cli *cli, int argc, char **argv)
     lock.timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     lock.lost_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (lock.signal_fd < 0 || lock.timer_fd < 0 || lock.lost_fd < 0) {
-        fprintf(stderr, "stockade lock: no file descriptors are left\n");
+        term_error("stockade lock: no file descriptors are left");
         return CLI_UNREACHABLE;
     }
     int code = acquire(&lock, uri);

@@ -3,6 +3,7 @@
  * through one connection. Loading takes two round trips a batch: all ACQUIREs, then all FENCED SETs
  * and RELEASEs. */
 #include "tools/replay/replay.h"
+#include "tools/term.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -166,10 +167,9 @@ static void audit_sku(const struct replay *replay, size_t index, int64_t left, s
     }
     audit->wrong++;
     if (audit->wrong <= NAMED_MAX) {
-        fprintf(stderr,
-                "audit: %s: opening %" PRId64 " - sold %" PRId64 " + returned %" PRId64
-                " is not left %" PRId64 "\n",
-                sku->name, opening, sold, returned, left);
+        term_error("audit: %s: opening %" PRId64 " - sold %" PRId64 " + returned %" PRId64
+                   " is not left %" PRId64 "",
+                   sku->name, opening, sold, returned, left);
     }
 }
 

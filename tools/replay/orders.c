@@ -11,6 +11,7 @@
 #include "fence/base/bytes.h"
 #include "fence/base/mem.h"
 #include "tools/replay/orders_file.h"
+#include "tools/term.h"
 
 enum { NAMED_MAX = 50, ORDERS_MAX = INT32_MAX, SUCCESSOR_ORDERS = 400 };
 
@@ -135,9 +136,9 @@ static bool malformed(struct loading *loading, const char *why)
                            loading->reader.path, why);
     }
     if (orders->malformed <= NAMED_MAX) {
-        fprintf(stderr, "line %u skipped: %s\n", number, why);
+        term_error("line %u skipped: %s", number, why);
     } else if (orders->malformed == NAMED_MAX + 1) {
-        fprintf(stderr, "line %u skipped; further ones are only counted\n", number);
+        term_error("line %u skipped; further ones are only counted", number);
     }
     return true;
 }

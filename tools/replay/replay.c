@@ -296,11 +296,11 @@ static bool replay_and_audit(struct run *run, bool *right, struct failure *failu
 static bool settings_complete(struct replay_settings *set)
 {
     if (set->orders == NULL) {
-        fprintf(stderr, "stockade replay: --orders FILE is missing; see stockade replay --help\n");
+        term_error("stockade replay: --orders FILE is missing; see stockade replay --help");
         return false;
     }
     if (strlen(set->prefix) > PREFIX_MAX) {
-        fprintf(stderr, "stockade replay: --prefix takes at most %d bytes\n", PREFIX_MAX);
+        term_error("stockade replay: --prefix takes at most %d bytes", PREFIX_MAX);
         return false;
     }
     if (set->pause_ms == 0) {
@@ -332,7 +332,7 @@ int replay_run(struct cli *cli, int argc, char **argv)
         return CLI_USAGE;
     }
     if (cli->uri != NULL && !cli_server(cli, &run.given, &failure)) {
-        fprintf(stderr, "stockade replay: %s; see stockade replay --help\n", failure.text);
+        term_error("stockade replay: %s; see stockade replay --help", failure.text);
         return CLI_USAGE;
     }
     term_open(&run.term);
@@ -351,13 +351,13 @@ int replay_run(struct cli *cli, int argc, char **argv)
     }
     orders_free(&run.replay.orders);
     if (run.signals.ending != 0) {
-        fprintf(stderr, "stockade replay: interrupted; what was started is gone\n");
+        term_error("stockade replay: interrupted; what was started is gone");
         return 128 + run.signals.ending;
     }
     if (!done) {
-        fprintf(stderr, "stockade replay: %s\n", failure.text);
+        term_error("stockade replay: %s", failure.text);
     } else if (!right) {
-        fprintf(stderr, "stockade replay: the books do not balance\n");
+        term_error("stockade replay: the books do not balance");
     }
     return done && right ? CLI_OK : CLI_FAILED;
 }

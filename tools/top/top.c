@@ -15,6 +15,7 @@
 #include "tools/cli.h"
 #include "tools/options.h"
 #include "tools/signals.h"
+#include "tools/term.h"
 #include "tools/top/screen.h"
 #include "tools/top/watch.h"
 
@@ -196,8 +197,8 @@ static int run_screen(struct top *top)
     int code = CLI_FAILED;
 
     if (isatty(STDIN_FILENO) != 1 || isatty(STDOUT_FILENO) != 1) {
-        fprintf(stderr, "%s: this is no terminal; --json prints what a screen would show\n",
-                table.command);
+        term_error("%s: this is no terminal; --json prints what a screen would show",
+                   table.command);
         return CLI_FAILED;
     }
     uri_append_masked(&where, top->watch.uri);
@@ -212,7 +213,7 @@ static int run_screen(struct top *top)
         (void)close(input);
         screen_close(&screen);
     } else {
-        fprintf(stderr, "%s: %s\n", table.command, failure.text);
+        term_error("%s: %s", table.command, failure.text);
     }
     buf_free(&where);
     return code;
@@ -230,7 +231,7 @@ int top_run(struct cli *cli, int argc, char **argv)
     }
     const char *uri = cli_uri(cli, &failure);
     if (uri == NULL) {
-        fprintf(stderr, "%s: %s; see %s --help\n", table.command, failure.text, table.command);
+        term_error("%s: %s; see %s --help", table.command, failure.text, table.command);
         return CLI_USAGE;
     }
     top.answer = (struct answer){.command = table.command, .json = top.settings.json, .cli = cli};

@@ -152,10 +152,10 @@ static bool read_log(struct answer *answer, struct story *story, int64_t count, 
         return false;
     }
     if (story->bad_lines > 0 && !answer->json) {
-        fprintf(stderr, "%s: %" PRId64 " %s no JSON and %s skipped%s\n", answer->command,
-                story->bad_lines, story->bad_lines == 1 ? "line is" : "lines are",
-                story->bad_lines == 1 ? "was" : "were",
-                story->is_audit ? "" : " (--log-format json writes it)");
+        term_error("%s: %" PRId64 " %s no JSON and %s skipped%s", answer->command, story->bad_lines,
+                   story->bad_lines == 1 ? "line is" : "lines are",
+                   story->bad_lines == 1 ? "was" : "were",
+                   story->is_audit ? "" : " (--log-format json writes it)");
     }
     return true;
 }
@@ -187,13 +187,12 @@ int why_run(struct cli *cli, int argc, char **argv)
     }
     const char *file = settings.audit != NULL ? settings.audit : settings.log;
     if (settings.resource == NULL && file == NULL) {
-        fprintf(stderr, "%s: RESOURCE, --log FILE or --audit FILE is missing; see %s --help\n",
-                table.command, table.command);
+        term_error("%s: RESOURCE, --log FILE or --audit FILE is missing; see %s --help",
+                   table.command, table.command);
         return CLI_USAGE;
     }
     if (settings.audit != NULL && settings.log != NULL) {
-        fprintf(stderr, "%s: --log or --audit, not both; see %s --help\n", table.command,
-                table.command);
+        term_error("%s: --log or --audit, not both; see %s --help", table.command, table.command);
         return CLI_USAGE;
     }
     struct answer answer = {
