@@ -619,6 +619,8 @@ static void on_given_back(struct release *release)
     struct acquire *acquire = back->acquire;
 
     acquire->engine->counters.leases_given_back++;
+    if (release->error != STK_OK) /* nobody knows of the lease who could end it */
+        release_owe(release, acquire->call.answer_until_ms);
     if (release->ended) { /* else it was entered again, and goes on */
         history_given_back(acquire->engine->history, acquire->resource, release->token,
                            acquire->ttl_ms, scope_name(acquire->grant.owner),
@@ -664,10 +666,15 @@ static void give_back(struct acquire *acquire)
         .value = acquire->by_value ? scope_name(acquire->grant.owner) : (struct bytes){"", 0},
         .unannounced = true,
         .on_end = on_given_back};
-    if (acquire->counted)
+    if (acquire->counted) {
         release_start(release);
-    else
-        on_given_back(release);
+        return;
+    }
+    if (acquire->options.ephemeral &&
+        acquire->session == NULL) /* it has moved to that connection */
+        release_ephemeral(acquire->engine, release->resource, release->token,
+                          (uint64_t)acquire->connection);
+    on_given_back(release);
 }
 
 static void on_recorded(struct acquire *acquire)

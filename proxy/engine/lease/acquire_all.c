@@ -70,7 +70,11 @@ static bool is_unwanted(const struct basket *basket)
 
 static void on_given_back(struct release *release)
 {
-    next_step(list_entry(release, struct basket, release));
+    struct basket *basket = list_entry(release, struct basket, release);
+
+    if (release->error != STK_OK) /* nobody is told that it has this one */
+        release_owe(release, basket->items[basket->taken].until_ms);
+    next_step(basket);
 }
 
 static void give_back_last(struct basket *basket)

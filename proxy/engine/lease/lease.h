@@ -245,10 +245,12 @@ void release_start(struct release *release);
 /* A connection is gone: its ephemeral leases end. */
 void release_session_closed(struct session *session);
 
-/* Nobody is left who could release this lease, and it has to end: try until that is done, or its
- * time is over. `connection` is the one that it is tied to. */
-void release_owe(struct engine *engine, struct bytes resource, int64_t token, uint64_t connection,
-                 int64_t until_ms);
+/* Nobody is left who could repeat this release, and it has to be done: try until it is, or the
+ * lease's time is over, at `until_ms` or as it is known here. Its bytes are copied. */
+void release_owe(const struct release *release, int64_t until_ms);
+/* The same for a lease that ends with this connection, which has closed. */
+void release_ephemeral(struct engine *engine, struct bytes resource, int64_t token,
+                       uint64_t connection);
 void release_init(struct engine *engine);
 void release_free(struct engine *engine);
 

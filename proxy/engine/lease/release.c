@@ -206,14 +206,14 @@ struct owed {
     struct list in_engine; /* engine->owed, where it has failed */
     struct timer again;
     int64_t pause_ms, until_ms;
-    size_t name_len;
-    char name[];
+    struct buf text; /* what the release has borrowed */
 };
 
 static void owed_free(struct owed *owed)
 {
     timer_stop(owed->release.engine, &owed->again);
     list_remove(&owed->in_engine);
+    buf_free(&owed->text);
     free(owed);
 }
 
@@ -237,8 +237,8 @@ static void try_again_later(struct owed *owed)
 
     if (list_empty(&engine->owed)) /* and not of each one, for there may be thousands */
         log_warn(engine->options.log,
-                 "the store cannot release leases whose connection has closed: %s; they are tried "
-                 "again until they are released or their time is over",
+                 "the store cannot release leases that nobody has any more: %s; it is tried again "
+                 "until they are released or their time is over",
                  why);
     if (list_empty(&owed->in_engine))
         list_append(&engine->owed, &owed->in_engine);
@@ -275,26 +275,53 @@ static void on_again(struct timer *timer)
         owed_free(owed);
 }
 
-void release_owe(struct engine *engine, struct bytes resource, int64_t token, uint64_t connection,
-                 int64_t until_ms)
+/* Have the owed release own these bytes of another one's. */
+static void own(struct owed *owed, struct bytes *bytes)
 {
-    struct owed *owed = mem_zalloc(sizeof *owed + resource.len);
+    size_t at = owed->text.len;
 
-    memcpy(owed->name, resource.data, resource.len);
-    owed->name_len = resource.len;
+    buf_append_bytes(&owed->text, *bytes);
+    bytes->data = owed->text.data + at;
+}
+
+void release_owe(const struct release *release, int64_t until_ms)
+{
+    struct owed *owed = mem_zalloc(sizeof *owed);
+
     owed->pause_ms = OWED_FIRST_MS;
     owed->until_ms = until_ms;
     owed->again.fire = on_again;
     list_init(&owed->in_engine);
-    owed->release = (struct release){.engine = engine,
-                                     .kind = RELEASE_ALL,
-                                     .resource = {owed->name, owed->name_len},
-                                     .token = token,
-                                     .session = store_session(engine->options.store),
-                                     .connection = -(int64_t)connection,
-                                     .own_only = true,
+    owed->release = (struct release){.engine = release->engine,
+                                     .kind = release->kind,
+                                     .resource = release->resource,
+                                     .token = release->token,
+                                     .session = release->session,
+                                     .connection = release->connection,
+                                     .own_only = release->own_only,
+                                     .unannounced = release->unannounced,
+                                     .grant_id = release->grant_id,
+                                     .value = release->value,
                                      .on_end = on_owed_end};
+    buf_reserve(&owed->text,
+                release->resource.len + release->grant_id.len + release->value.len + 1);
+    own(owed, &owed->release.resource);
+    own(owed, &owed->release.grant_id);
+    own(owed, &owed->release.value);
     try_owed(owed);
+}
+
+void release_ephemeral(struct engine *engine, struct bytes resource, int64_t token,
+                       uint64_t connection)
+{
+    release_owe(&(struct release){.engine = engine,
+                                  .kind = RELEASE_ALL,
+                                  .resource = resource,
+                                  .token = token,
+                                  .session = store_session(engine->options.store),
+                                  .connection = -(int64_t)connection,
+                                  .own_only = true},
+                engine_now_ms(engine));
 }
 
 void release_init(struct engine *engine)
@@ -313,7 +340,7 @@ void release_free(struct engine *engine)
 /* EPHEMERAL: a lease that goes with its connection. */
 static void close_lease(struct session *session, struct bytes resource, int64_t token)
 {
-    release_owe(session->engine, resource, token, session->id, engine_now_ms(session->engine));
+    release_ephemeral(session->engine, resource, token, session->id);
 }
 
 void release_session_closed(struct session *session)

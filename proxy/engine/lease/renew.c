@@ -392,8 +392,8 @@ static void meet(struct renewal *renewal)
     struct stranger *stranger = renewal->stranger;
 
     if (is_orphaned(renewal)) {
-        release_owe(engine, renewal->resource, renewal->token, (uint64_t)renewal->record.connection,
-                    engine_now_ms(engine));
+        release_ephemeral(engine, renewal->resource, renewal->token,
+                          (uint64_t)renewal->record.connection);
         end(renewal, STK_STALE, NULL);
         return;
     }

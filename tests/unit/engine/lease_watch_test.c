@@ -438,3 +438,34 @@ WORLD_TEST(a_lease_that_ends_while_it_is_looked_for_is_not_found)
     assert_heard(world, 1, ":0\r\n");
     assert_int_equal(world_counter(world, "leases_held"), 0);
 }
+
+/* What nobody was told of. */
+
+WORLD_TEST(a_grant_that_nobody_can_receive_ends_as_soon_as_the_store_takes_that)
+{
+    lease_service_set_late(world->service, 0);
+    world_send_only(world, 1, "ACQUIRE k 10000");
+    world_step_store(world); /* the floor is read; the grant is asked for and recorded next */
+    world_disconnect(world, 1);
+    (void)store_step(world->store);
+    set_full(world, true);
+    store_collect(world->store);
+    assert_false(list_empty(&world->engine->owed));
+    set_full(world, false);
+    world_pass(world, 30);
+    assert_begins(world, 2, "FENCED 1 SET k v", "-STALE ");
+    assert_says(world, 2, "ACQUIRE k 1000", GRANT(2, 1000));
+}
+
+/* The row names the connection already that has gone before it was told. */
+EITHER_TEST(an_ephemeral_lease_that_moves_to_a_connection_that_has_gone_ends_with_it)
+{
+    assert_says(world, 1, "ACQUIRE k 10000 EPHEMERAL ID x", GRANT(1, 10000));
+    world_send_only(world, 2, "ACQUIRE k 10000 EPHEMERAL ID x");
+    world_step_store(world);
+    world_disconnect(world, 2);
+    world_settle(world);
+    leave(world, 1);
+    assert_begins(world, 3, "FENCED 1 SET k v", "-STALE ");
+    assert_int_equal(world_counter(world, "leases_held"), 0);
+}
