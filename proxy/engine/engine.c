@@ -188,12 +188,15 @@ bool engine_health(struct engine *engine, struct buf *json)
     struct store_stats store = store_stats(engine->options.store);
     bool lost = store_lost(engine->options.store), stopped = store.state == STORE_STOPPED;
 
-    buf_printf(json, "{\"status\":\"%s\",\"lease\":{\"provider\":\"%s\",\"up\":%s},",
-               engine->draining ? "draining"
-               : lost           ? "store lost"
-               : stopped        ? "store stopped"
-                                : "ok",
-               lease_provider_name(engine->options.provider), lease.up ? "true" : "false");
+    buf_printf(
+        json,
+        "{\"status\":\"%s\",\"tells\":\"that the process lives; whether leases can be "
+        "granted, and what else is wrong: /ready\",\"lease\":{\"provider\":\"%s\",\"up\":%s},",
+        engine->draining ? "draining"
+        : lost           ? "store lost"
+        : stopped        ? "store stopped"
+                         : "ok",
+        lease_provider_name(engine->options.provider), lease.up ? "true" : "false");
     buf_printf(json, "\"store\":{\"up\":%s,\"detail\":",
                store.state == STORE_FINE && !lost ? "true" : "false");
     json_string(json, bytes_of(store.state == STORE_FINE ? "ok" : store.why));

@@ -11,6 +11,7 @@
 #include "fence/base/list.h"
 #include "fence/base/table.h"
 #include "proxy/engine/command/command.h"
+#include "proxy/engine/conditions.h"
 #include "proxy/engine/engine.h"
 #include "proxy/engine/lock_pattern.h"
 #include "proxy/engine/metrics.h"
@@ -87,6 +88,7 @@ struct engine {
     struct earlier *earlier;  /* lease/earlier.c: those from before the start; or NULL */
     uint64_t strangers_ended; /* leases that ended here and were not known */
     int64_t behind_said_ms;
+    struct lately_seen lately[LATELY_COUNT]; /* conditions.c */
 
     struct sweeper *sweeper; /* sweep.c */
     struct notes *notes;     /* session/notes.c */

@@ -21,6 +21,7 @@
     X(leases_released, "Leases given back by their holder")                                        \
     X(leases_revoked, "Leases taken away by REVOKE")                                               \
     X(leases_expired, "Leases that ended unreleased, as far as this daemon knows")                 \
+    X(waits_in_vain, "Waits in line that ended without a lease")                                   \
     X(leases_renewed, "Renewals")                                                                  \
     X(locks_taken, "Leases granted by a lock key")                                                 \
     X(locks_unpresented, "Of these, ended without a command that presented their token")           \

@@ -151,6 +151,7 @@ static void on_timer(struct timer *timer)
 {
     struct sweeper *sweeper = list_entry(timer, struct sweeper, timer);
 
+    conditions_look(sweeper->engine);
     if (!sweeper->under_way && !sweeper->engine->draining)
         check_due(sweeper);
     timer_set(sweeper->engine, timer, engine_now_ms(sweeper->engine) + SWEEP_EVERY_MS);

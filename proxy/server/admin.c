@@ -103,10 +103,13 @@ static unsigned write_health(struct admin *admin, struct buf *body)
 
 static unsigned write_ready(struct admin *admin, struct buf *body)
 {
-    const char *why;
+    struct buf why = {0};
     bool ready = show_ready(admin->engine, &why);
 
-    buf_printf(body, "%s\n", ready ? "ready" : why);
+    buf_append_text(body, !ready ? "" : why.len > 0 ? "ready, but " : "ready");
+    buf_append_bytes(body, buf_bytes(&why));
+    buf_append_text(body, "\n");
+    buf_free(&why);
     return ready ? MHD_HTTP_OK : MHD_HTTP_SERVICE_UNAVAILABLE;
 }
 

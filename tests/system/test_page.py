@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page, in a real browser: it shows what happens when it happens, and names are text."""
 
+import contextlib
 import re
+import sqlite3
 import time
 import urllib.parse
 
@@ -64,6 +66,19 @@ def test_the_first_line_says_whether_all_is_well(rig, browser):
         page.await_text("#fact-service", "up")
         redis.kill()
         page.await_text("#verdict", "No lease can be granted")
+
+
+def test_the_first_line_tells_of_a_command_that_the_store_failed(rig, browser):
+    daemon = rig.daemon()
+    client = daemon.client()
+    with browser.page(daemon) as page:
+        page.await_text("#verdict", "All is well.")
+        with contextlib.closing(sqlite3.connect(rig.store, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            client.refused("STORE", "ACQUIRE", "k", 60000)
+            other.execute("ROLLBACK")
+        client.token("other")
+        page.await_text("#verdict", "Commands failed with STORE within the last minute")
 
 
 def test_a_paused_clients_refusal_says_how_late_it_was_and_who_overtook_it(rig, browser):

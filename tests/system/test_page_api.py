@@ -105,6 +105,8 @@ def test_the_state_says_how_all_is(rig, redis):
     state = get(daemon, "/api/state")
     assert state["status"] != "ok" and state["service"]["status"] == "down"
     assert b"lease service" in ask(daemon, "/ready").body
+    assert [trouble["name"] for trouble in state["troubles"]] == ["lease_service_down"]
+    assert "/ready" in get(daemon, "/health")["tells"]
 
 
 def test_a_password_of_the_lease_service_is_not_shown(rig):

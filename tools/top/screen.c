@@ -87,8 +87,9 @@ static void draw_above(const struct screen *screen, const struct watch *watch, i
     } else if (watch->counted_ms == 0) {
         put(0, A_BOLD, "connecting to %s", screen->where);
     } else {
-        put(0, A_BOLD, "stockaded %s at %s  up %s%s", watch->version, screen->where,
-            TERM_DURATION(watch->up_s * 1000), state);
+        put(0, A_BOLD, "stockaded %s at %s  up %s%s%s%s", watch->version, screen->where,
+            TERM_DURATION(watch->up_s * 1000), state, watch->troubles[0] != '\0' ? "  ! " : "",
+            watch->troubles);
     }
     put(1, 0, "%s%s leases, %" PRId64 " waiting, %" PRId64 " connections",
         TERM_NUMBER((int64_t)watch->count), watch->is_cut ? " or more" : "", watch->waiting,

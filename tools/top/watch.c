@@ -74,6 +74,7 @@ static void count(struct watch *watch, const char *info)
     int64_t now_ms = now(), up_s = info_number(info, "uptime_in_seconds");
     bool same = watch->counted_ms != 0 && up_s >= watch->up_s && now_ms > watch->counted_ms;
     const char *version = strstr(info, "stockade_version:");
+    const char *troubles = strstr(info, "\ntroubles:");
 
     for (size_t i = 0; i < RATES; i++) {
         double change = (double)(counters[i] - watch->counters[i]);
@@ -85,6 +86,15 @@ static void count(struct watch *watch, const char *info)
         version = strchr(version, ':') + 1;
         text_print(watch->version, sizeof watch->version, "%s",
                    TERM_NAME(((struct bytes){version, strcspn(version, "\r\n")}), 31));
+    }
+    watch->troubles[0] = '\0';
+    if (troubles != NULL) {
+        troubles = strchr(troubles, ':') + 1;
+        size_t len = strcspn(troubles, "\r\n");
+        if (len > 0) {
+            text_print(watch->troubles, sizeof watch->troubles, "%s",
+                       TERM_NAME(((struct bytes){troubles, len}), TERM_NAME_MAX));
+        }
     }
     watch->counted_ms = now_ms;
     watch->up_s = up_s;

@@ -39,6 +39,7 @@ struct watch {
     int64_t away_ms;      /* since when */
 
     char version[32];
+    char troubles[320]; /* what is wrong, as the daemon says; empty: nothing */
     int64_t up_s, clients, waiting;
     int64_t counted_ms;      /* when the counters were read; 0: never */
     int64_t counters[RATES]; /* then */

@@ -56,13 +56,14 @@ static void lease_gauges(const struct engine *engine, struct gauges *gauges)
     append_gauges(gauges, all, sizeof all / sizeof *all);
 }
 
-static void own_gauges(const struct engine *engine, struct gauges *gauges)
+static void own_gauges(struct engine *engine, struct gauges *gauges)
 {
     const struct gauge all[] = {
         {"connections", "Connections open", engine->sessions_count, false},
         {"leases_held", "Leases that this daemon has granted or renewed, and not seen end",
          engine->held.count, false},
         {"waiters", "ACQUIREs that wait in line", engine->waiters, false},
+        {"troubles", "What is wrong now, as /ready tells", conditions_holding(engine), false},
         {"subscribers", "Connections that have subscribed", engine->pubsub.subscribers, false},
         {"subscriptions", "Their channels and patterns", engine->pubsub.subscriptions, false},
         {"history_grants", "Grants that are remembered", history_grants_count(engine->history),
@@ -157,6 +158,9 @@ static void section_server(struct engine *engine, struct buf *out)
     buf_printf(out, "stockade_version:" STOCKADE_VERSION "\r\nprocess_id:%ld\r\n", (long)getpid());
     buf_printf(out, "address:%s\r\nuptime_in_seconds:%" PRId64 "\r\nuptime_in_days:%" PRId64 "\r\n",
                engine->options.address, up_ms / 1000, up_ms / 1000 / 86400);
+    buf_append_text(out, "troubles:");
+    (void)conditions_tell(engine, out);
+    buf_append_text(out, "\r\n");
 }
 
 static void section_clients(struct engine *engine, struct buf *out)

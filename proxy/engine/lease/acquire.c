@@ -165,6 +165,7 @@ static void end_denied(struct acquire *acquire)
 {
     leave(acquire, 0);
     acquire->engine->counters.leases_denied++;
+    acquire->engine->counters.waits_in_vain += acquire->waited;
     tell(acquire);
 }
 

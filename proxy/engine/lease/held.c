@@ -457,6 +457,7 @@ static struct held_shown shown_of(const struct held *held)
         .granted_ms = held->granted_ms,
         .until_ms = held->until_ms,
         .ttl_ms = held->ttl_ms,
+        .writes = held->entry != NULL ? held->entry->writes : 0,
     };
 }
 

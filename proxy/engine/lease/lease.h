@@ -161,6 +161,7 @@ struct held_shown {
     int64_t token, ttl_ms;
     int64_t granted_ms; /* since 1970 */
     int64_t until_ms;   /* on the engine's clock */
+    uint32_t writes;    /* under its token here, as far as is remembered */
 };
 
 /* Where a walk through all leases is. All zero: at the beginning. */

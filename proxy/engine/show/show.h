@@ -41,8 +41,9 @@ static inline bool reader_may(struct reader reader, struct bytes name)
  * are of those since `earlier`. */
 void show_state(struct engine *engine, const char *service_uri, const struct show_counts *earlier,
                 struct reader reader, struct buf *json);
-/* Can a lease be granted? False: `why` is one line. */
-bool show_ready(struct engine *engine, const char **why);
+/* Can a lease be granted? Append to `why` what is wrong, though it may be, as one line; nothing:
+ * all is well. It tells no names. */
+bool show_ready(struct engine *engine, struct buf *why);
 /* Append the newest refusals whose resource has `match` in its name, or fits that glob; empty: all.
  */
 void show_refusals(struct engine *engine, struct bytes match, size_t count, struct reader reader,

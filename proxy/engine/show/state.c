@@ -92,26 +92,29 @@ static void append_longest_wait(struct engine *engine, struct reader reader, str
         buf_append_text(json, "null");
 }
 
-bool show_ready(struct engine *engine, const char **why)
+bool show_ready(struct engine *engine, struct buf *why)
 {
-    const struct store_stats store = store_stats(engine->options.store);
+    return conditions_tell(engine, why);
+}
 
-    *why = engine->draining                                      ? "the daemon is stopping"
-           : store_lost(engine->options.store)                   ? "the store is lost"
-           : store.state == STORE_STOPPED                        ? "the store takes no writes"
-           : store.state == STORE_FAILING                        ? "the store's last write failed"
-           : !lease_provider_health(engine->options.provider).up ? "the lease service is down"
-           : audit_refuses(&engine->options.audit, AUDIT_LEASES)
-               ? "the audit cannot be written, and grants have "
-                 "to be in it"
-               : NULL;
-    return *why == NULL;
+static void append_trouble(void *context, const struct condition *condition,
+                           const struct trouble *trouble)
+{
+    struct buf *json = context;
+
+    buf_printf(json, "%s{\"name\":\"%s\",\"stops_grants\":%s,\"text\":",
+               json->data[json->len - 1] == '[' ? "" : ",", condition->name,
+               condition->stops_grants ? "true" : "false");
+    json_string(json, bytes_of(trouble->text));
+    buf_append_text(json, ",\"reason\":");
+    json_string(json, bytes_of(trouble->reason));
+    buf_append_text(json, "}");
 }
 
 void show_state(struct engine *engine, const char *service_uri, const struct show_counts *earlier,
                 struct reader reader, struct buf *json)
 {
-    const char *why;
+    struct buf why = {0};
     bool ready = show_ready(engine, &why);
     struct history *history = engine->history;
 
@@ -119,7 +122,11 @@ void show_state(struct engine *engine, const char *service_uri, const struct sho
     buf_printf(json, ",\"time_ms\":%lld,\"started_ms\":%lld,\"status\":",
                (long long)show_wall_ms(engine, engine_now_ms(engine)),
                (long long)(engine->started_wall_us / 1000));
-    json_string(json, bytes_of(ready ? "ok" : why));
+    json_string(json, ready ? bytes_of("ok") : buf_bytes(&why));
+    buf_free(&why);
+    buf_append_text(json, ",\"troubles\":[");
+    conditions_each(engine, append_trouble, json);
+    buf_append_text(json, "]");
     append_store(engine, earlier, json);
     append_service(engine, service_uri, json);
     buf_printf(json, ",\"leases\":%zu,\"waiters\":%zu", engine->held.count,

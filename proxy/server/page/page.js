@@ -37,16 +37,11 @@ function verdict() {
       + `${state ? '; what is below is from then' : ''}.`];
   }
   if (state === null) return ['wait', 'Connecting to the daemon.'];
-  const { store, service } = state, troubles = [];
-  const because = (reason) => (reason ? `: ${visible(reason)}` : '');
-  if (store.status !== 'ok') troubles.push(`The store is in trouble${because(store.reason)}.`);
-  if (service.status !== 'up') {
-    troubles.push(`No lease can be granted: the lease service is down${because(service.reason)}.`);
-  }
-  if (troubles.length === 0 && state.status !== 'ok') {
-    troubles.push(`The daemon says: ${visible(state.status)}.`);
-  }
-  const kind = troubles.length ? 'bad' : 'ok';
+  // The daemon's own list: nothing is judged here.
+  const troubles = state.troubles.map(({ text, reason }) => visible(
+    `${text[0].toUpperCase()}${text.slice(1)}${reason ? `: ${reason}` : ''}.`));
+  const kind = troubles.length === 0 ? 'ok'
+    : state.troubles.some((trouble) => trouble.stops_grants) ? 'bad' : 'warn';
   if (troubles.length === 0) troubles.push('All is well.');
   if (restartedAt !== null) {
     troubles.push(`The daemon was started again at ${clock(state.started_ms)}.`);
