@@ -11,6 +11,8 @@ enum {
     IDLE_HOLDER_MS = 10 * 1000, /* that somebody waits behind one that has written nothing */
     LONG_WAIT_MS = 60 * 1000,   /* or behind anybody */
     WAITERS_LOOKED_AT_MAX = 1000,
+    SNAPSHOT_OLD_S = 300, /* as the alert StockadeSnapshotOld */
+    LOG_LARGE_BYTES = 600 * 1000 * 1000,
 };
 
 #define SAY(trouble, ...) text_print((trouble)->text, sizeof(trouble)->text, __VA_ARGS__)
@@ -130,6 +132,14 @@ static bool releases_are_owed(struct engine *engine, struct trouble *trouble)
     return !list_empty(&engine->owed);
 }
 
+static bool snapshot_is_old(struct engine *engine, struct trouble *trouble)
+{
+    const struct store_stats stats = store_stats(engine->options.store);
+
+    SAY(trouble, "a transaction that somebody keeps open holds up the store, which grows");
+    return stats.oldest_snapshot_s > SNAPSHOT_OLD_S || stats.log_bytes > LOG_LARGE_BYTES;
+}
+
 static bool log_is_lost(struct engine *engine, struct trouble *trouble)
 {
     SAY(trouble, "lines of the log could not be written");
@@ -181,6 +191,7 @@ const struct condition conditions[] = {
     {"lease_service_errors", false, service_failed_lately},
     {"long_wait", false, line_stands},
     {"releases_owed", false, releases_are_owed},
+    {"snapshot_old", false, snapshot_is_old},
     {"log_lost", false, log_is_lost},
 };
 const size_t conditions_count = sizeof conditions / sizeof *conditions;

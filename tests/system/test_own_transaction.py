@@ -169,7 +169,8 @@ def test_a_lease_outlives_its_ttl_while_its_holder_has_sqlites_write_lock(rig, s
 
 # Long work of the daemon's own, under the token: the writer has the row, or the file.
 LONG = {"postgresql": f"SELECT set_config('a.b', '1', true), pg_sleep({WORK_SECONDS})",
-        "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000)"
+        "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+                  " WHERE i < 2000000)"
                   " INSERT INTO done SELECT max(i) FROM n"}
 
 
@@ -177,7 +178,8 @@ LONG = {"postgresql": f"SELECT set_config('a.b', '1', true), pg_sleep({WORK_SECO
 @pytest.mark.parametrize("store", LONG)
 def test_a_lease_outlives_its_ttl_while_its_holders_sql_runs(rig, request, store):
     database = request.getfixturevalue("database") if store == "postgresql" else None
-    daemon = rig.daemon("--sql-time-limit", "20000", **({"store": database.uri} if database else {}))
+    options = {"store": database.uri} if database else {}
+    daemon = rig.daemon("--sql-time-limit", "20000", **options)
     other = daemon.client()
     other("SQL", "CREATE TABLE done(n int)")
     with connect(daemon, timeout=20) as python, python.lease("s", ttl=0.3) as lease:
