@@ -6,7 +6,8 @@
 
 #include "fence/base/bytes.h"
 
-/* Append `text` with its quotation marks. UTF-8 stays as it is. In a text that is not UTF-8, each
+/* Append `text` with its quotation marks. UTF-8 stays as it is, but what
+ * people may not be shown is escaped (utf8.h). In a text that is not UTF-8, each
  * byte from 0x80 on becomes the character of that number: 0xff is \u00ff. */
 void json_string(struct buf *json, struct bytes text);
 

@@ -16,6 +16,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/json.h"
+#include "fence/base/utf8.h"
 
 /* Of a line as text, and of a message as JSON. */
 #define LINE_MAX_BYTES 1024
@@ -115,6 +116,19 @@ static void print_time(char out[TIME_SIZE])
     snprintf(out + len, TIME_SIZE - len, ".%03ldZ", now.tv_nsec / 1000000);
 }
 
+/* One line that a terminal may show, whatever a server's error has in it; it gets no longer. */
+static void blank(struct buf *line)
+{
+    for (size_t at = 0, len; at < line->len; at += len) {
+        len = utf8_len(buf_bytes(line), at);
+        bool shown = len > 0 && utf8_is_shown(utf8_number(buf_bytes(line), at, len));
+        len = len > 0 ? len : 1;
+        if (!shown)
+            memset(line->data + at, len == 1 && (unsigned char)line->data[at] < 0x80 ? ' ' : '?',
+                   len);
+    }
+}
+
 static void compose(const struct log *log, enum log_level level, struct bytes members,
                     const char *message, struct buf *line)
 {
@@ -125,9 +139,7 @@ static void compose(const struct log *log, enum log_level level, struct bytes me
     if (__atomic_load_n(&log->format, __ATOMIC_RELAXED) == LOG_TEXT) {
         int room = LINE_MAX_BYTES - (int)(strlen(time) + 1 + strlen(name) + 1 + 1);
         buf_printf(line, "%s %s %.*s", time, name, room, message);
-        for (size_t i = 0; i < line->len; i++) /* one line, whatever a server's error has in it */
-            if ((unsigned char)line->data[i] < ' ' || line->data[i] == 0x7f)
-                line->data[i] = ' ';
+        blank(line);
         buf_append_text(line, "\n");
         return;
     }

@@ -643,13 +643,14 @@ def test_whoever_asks_finds_a_place_among_silent_and_slow_connections(rig, certs
     with contextlib.ExitStack() as opened:
         dribbling = [crowd(daemon, opened, kind, context) for _ in range(170 if tls else 330)]
         for _ in range(38):
-            dribbling += [crowd(daemon, opened, kind, context) for _ in range(2)]
-            for sock in dribbling[-150:]:
-                if kind == "half":
-                    with contextlib.suppress(OSError):
-                        sock.send(b"x")
             with contextlib.closing(connect(*daemon.admin, timeout=patience(5),
                                             **({"context": context} if tls else {}))) as probe:
+                probe.connect()
+                dribbling += [crowd(daemon, opened, kind, context) for _ in range(2)]
+                for sock in dribbling[-150:]:
+                    if kind == "half":
+                        with contextlib.suppress(OSError):
+                            sock.send(b"x")
                 probe.request("GET", "/health")
                 assert probe.getresponse().status == 200
 

@@ -10,12 +10,15 @@ static const struct {
     {BYTES_LITERAL(""), "\"\""},
     {BYTES_LITERAL("sku:1"), "\"sku:1\""},
     {BYTES_LITERAL("a\"b\\c"), "\"a\\\"b\\\\c\""},
-    {BYTES_LITERAL("\0\n\x1f\x7f"), "\"\\u0000\\u000a\\u001f\x7f\""},
+    {BYTES_LITERAL("\0\n\x1f\x7f"), "\"\\u0000\\u000a\\u001f\\u007f\""},
     /* Characters of two, three and four bytes, and the last one of each length. */
     {BYTES_LITERAL("\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"),
      "\"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80\""},
     {BYTES_LITERAL("\xdf\xbf\xef\xbf\xbf\xf4\x8f\xbf\xbf"),
      "\"\xdf\xbf\xef\xbf\xbf\xf4\x8f\xbf\xbf\""},
+    /* What people may not be shown: CSI as one character, right-to-left, a tag. */
+    {BYTES_LITERAL("\xc2\x9b\xe2\x80\xae\xf3\xa0\x81\x81\xc2\xa0"),
+     "\"\\u009b\\u202e\\udb40\\udc41\xc2\xa0\""},
     /* With one byte that is not UTF-8, all bytes from 0x80 on are shown by number. */
     {BYTES_LITERAL("\xc3\xa4\xff"), "\"\\u00c3\\u00a4\\u00ff\""},
     {BYTES_LITERAL("\xc3"), "\"\\u00c3\""},                                  /* cut off */
