@@ -671,8 +671,7 @@ static void give_back(struct acquire *acquire)
         release_start(release);
         return;
     }
-    if (acquire->options.ephemeral &&
-        acquire->session == NULL) /* it has moved to that connection */
+    if (acquire->options.ephemeral && acquire->session == NULL) /* it ends with that connection */
         release_ephemeral(acquire->engine, release->resource, release->token,
                           (uint64_t)acquire->connection);
     on_given_back(release);
