@@ -290,6 +290,19 @@ UNFENCED_TEST(a_stranger_that_reads_gets_all_its_answers)
     assert_true(session_wants_input(world->clients[1].session));
 }
 
+/* What the open ones hold, as far as it is plain to see. */
+static size_t held_by_clients(const struct world *world, int from, int to)
+{
+    size_t bytes = 0;
+
+    for (int i = from; i < to; i++) {
+        const struct session *session = world->clients[i].session;
+        if (session != NULL)
+            bytes += session->in.cap + session->out.cap + session->unsent;
+    }
+    return bytes;
+}
+
 UNFENCED_TEST(strangers_share_a_bound_and_the_oldest_make_room)
 {
     enum { BOUND = 300 << 10, FILL = 5000 };
@@ -303,6 +316,7 @@ UNFENCED_TEST(strangers_share_a_bound_and_the_oldest_make_room)
         world->clients[i].stalls = true;
         send_many(world, i, "q\r\n", FILL);
         assert_in_range(world->engine->strangers.bytes, 1, BOUND);
+        assert_in_range(held_by_clients(world, 1, i + 1), 1, BOUND);
     }
     assert_true(world->clients[1].closed);
     assert_false(world->clients[WORLD_CLIENTS_MAX - 2].closed);
