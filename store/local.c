@@ -211,8 +211,7 @@ static bool is_lost(const struct lease_call *call, const struct holder *holder)
 {
     const struct lease_record *record = &call->record;
 
-    return call->verb == LEASE_GRANT && holder->token <= call->floor &&
-           !(record->live && record->token == holder->token);
+    return holder->token <= record->floor && !(record->live && record->token == holder->token);
 }
 
 static bool answer(struct local *local, struct lease_call *call, int64_t now_ms)

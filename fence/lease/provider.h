@@ -41,6 +41,7 @@ enum lease_answer {
  * needs it, which has no other memory. */
 struct lease_record {
     int64_t token;      /* 0: nothing was ever granted */
+    int64_t floor;      /* at least so many were used up */
     bool live;          /* not retired */
     bool this_run;      /* granted by this very daemon since it started */
     bool earlier_run;   /* granted before this daemon opened the store, and not written since */

@@ -6,7 +6,9 @@
 #include "tests/sim/auditor_impl.h"
 #include "tests/sim/daemon.h"
 
-#define LOOKED_US 50000 /* from a read of the store to the reply */
+#define LOOKED_US 50000   /* from a read of the store to the reply */
+#define CALM_US   2000000 /* after it nothing of what was wrong goes on */
+#define ENDED_US  6000000 /* a command that nobody can be told of, besides its WAIT */
 
 static const char *name_of(const struct call *call, int i)
 {
@@ -108,10 +110,50 @@ static void judge_basket(struct auditor *auditor, const struct call *call, const
     }
 }
 
+/* Did the other one ask for one of the call's leases while that was under way? Where nobody was
+ * left to answer, it has ended by itself. */
+static bool crosses(const struct call *other, const struct call *call)
+{
+    bool acquires = other->verb == VERB_ACQUIRE || other->verb == VERB_ACQUIRE_ALL;
+    int64_t ended_us =
+        other->answered ? other->answered_us : other->arrived_us + other->wait_ms * 1000 + ENDED_US;
+    bool over = ended_us < call->arrived_us;
+
+    if (other == call || !acquires || !other->arrived || over)
+        return false;
+    for (int i = 0; i < call->count; i++)
+        for (int j = 0; j < other->count; j++)
+            if (call->resources[i] == other->resources[j])
+                return true;
+    return false;
+}
+
+/* An ACQUIREALL that gets null fences nobody, but where another took one in between. */
+static void judge_basket_denied(struct auditor *auditor, const struct call *call)
+{
+    struct world *world = auditor->world;
+
+    if (world->trouble_us + CALM_US > call->arrived_us)
+        return;
+    for (const struct call *other = auditor->calls; other != NULL; other = other->next)
+        if (crosses(other, call))
+            return;
+    audit_check(auditor, P1_FENCED);
+    for (int i = 0; i < call->count; i++)
+        if (seen_of(auditor, call, i)->token > call->tokens_then[i])
+            world_break(world, P1_FENCED,
+                        "client %d got no basket, and token %lld of %s is the newest since",
+                        call->client, (long long)seen_of(auditor, call, i)->token,
+                        name_of(call, i));
+}
+
 static void judge_acquire(struct auditor *auditor, const struct call *call, const redisReply *reply)
 {
-    if (reply->type == REDIS_REPLY_NIL)
+    if (reply->type == REDIS_REPLY_NIL) {
+        if (call->verb == VERB_ACQUIRE_ALL)
+            judge_basket_denied(auditor, call);
         return;
+    }
     if (call->queue && reply_is_queued(reply)) {
         if (reply_item(reply, 1) < 1)
             world_break(auditor->world, SANE, "no place in the line");

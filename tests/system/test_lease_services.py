@@ -241,6 +241,19 @@ def test_a_basket_of_leases_is_taken_whole_or_not_at_all(client, other, key):
         assert other("RELEASE", name, token) == 0
 
 
+def test_a_basket_that_gets_null_fences_nobody(client, other, key):
+    names = [f"{key}/{n}" for n in range(3)]
+    expired = client.token(names[0], SHORT_MS)
+    client.await_expiry(names[0])
+    taken = client.token(names[1])
+    assert other("ACQUIREALL", 60000, len(names), *names) is None
+    assert client.fenced(expired, "SET", names[0], "x") == "OK", "nobody has had it since"
+    client.renew(names[0], expired, 60000)
+    client("RELEASE", names[1], taken)
+    client("RELEASE", names[0], expired)
+    assert other("ACQUIREALL", 60000, len(names), *names, "WAIT", 5000)[0] > expired
+
+
 # What the service forgets, and what it never knew.
 
 
@@ -253,6 +266,33 @@ def test_tokens_rise_above_a_floor_that_the_service_has_never_seen(at, client, k
     tokens += cycles(client, key, 3)
     assert_rising(tokens)
     client.refused("STALE", "FENCED", tokens[5], "SET", key, "old")
+
+
+@SEPARATE_SERVICES
+def test_all_commands_say_the_same_of_a_lock_whose_grant_the_store_never_saw(at, key, tmp_path):
+    """As where a daemon died in between. A daemon on another store takes it by the same service."""
+    client, other = at.client(), at.client()
+    token = client.token(key, SHORT_MS, "OWNER", "me")
+    client.await_expiry(key)
+    stranger = at.stranger(tmp_path / "strange.db")
+    strange = stranger.client().token(key, 60000, "WAIT", 5000)
+
+    lease = other.lease(key)
+    assert (lease["state"], lease["token"], lease["owner"]) == ("held", token, None)
+    assert lease["holds"] == 0 and 0 < lease["ttl_ms"] <= 60000
+    assert other("LEASE", key, "OWNER", "me") is None
+    assert client.fenced(token, "SET", key, "x") == "OK", "no newer grant is known"
+    client.refused("BUSY", "RENEW", key, token, 60000, text="whose grant is not recorded")
+    assert other.acquire(key) is None and other.acquire(key, 60000, "OWNER", "me") is None
+    assert other("ACQUIREALL", 60000, 2, key, key + "/free") is None
+    assert other.lease(key + "/free") is None, "it was not even granted for a moment"
+
+    stranger.client()("RELEASE", key, strange)
+    stranger.stop()
+    wait_until(lambda: isinstance(client.ask("RENEW", key, token, 60000), int), "it is taken back")
+    lease = other.lease(key)
+    assert (lease["state"], lease["token"], lease["owner"]) == ("held", token, b"me")
+    assert client.fenced(token, "SET", key, "y") == "OK"
 
 
 @SEPARATE_SERVICES

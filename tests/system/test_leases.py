@@ -287,18 +287,30 @@ def test_crossing_baskets_never_deadlock(daemon, key):
                 assert client("RELEASE", name, token) == 0
 
 
-def test_a_basket_that_waits_keeps_what_it_has(daemon, key):
+def test_a_basket_that_gets_null_fences_nobody(daemon, key):
+    last, holder, basket = daemon.client(), daemon.client(), daemon.client()
+    a, b = f"{key}:a", f"{key}:b"
+    expired = last.token(a, 50)
+    last.await_expiry(a)
+    holder.token(b)
+    assert basket("ACQUIREALL", 1000, 2, a, b) is None
+    assert last.fenced(expired, "SET", a, "x") == "OK", "nobody has had it since"
+    last.renew(a, expired, 60000)
+
+
+def test_a_basket_that_waits_holds_nothing(daemon, key):
     holder, basket, other = daemon.client(), daemon.client(timeout=30), daemon.client()
-    token = holder.token(f"{key}:b")
-    basket.send("ACQUIREALL", 1500, 2, f"{key}:a", f"{key}:b", "WAIT", 20000)
-    wait_until(lambda: other.lease(f"{key}:a"), "it has the first")
-    until = time.monotonic() + 3  # twice its TTL
-    while time.monotonic() < until:
-        assert other.acquire(f"{key}:a", 1000) is None
-    holder("RELEASE", f"{key}:b", token)
+    a, b = f"{key}:a", f"{key}:b"
+    token = holder.token(b)
+    basket.send("ACQUIREALL", 60000, 2, a, b, "WAIT", 20000)
+    holder.await_waiters(b)
+    for n in range(1, 20):
+        assert other.token(a) == n
+        other("RELEASE", a, n)
+    holder("RELEASE", b, token)
     tokens = basket.read()
-    assert basket.fenced(tokens[0], "SET", f"{key}:a", 1) == "OK"
-    assert basket.fenced(tokens[1], "SET", f"{key}:b", 1) == "OK"
+    assert basket.fenced(tokens[0], "SET", a, 1) == "OK"
+    assert basket.fenced(tokens[1], "SET", b, 1) == "OK"
 
 
 @pytest.mark.parametrize("how", ["first closes", "first's time is up", "repeat closes"])
@@ -312,9 +324,9 @@ def test_a_basket_that_is_answered_is_whole_whatever_became_of_its_twin(daemon, 
         client.send("ACQUIREALL", 60000, 2, *names, "WAIT", wait_ms, "ID", f"{key}:id")
 
     ask(first, 1000 if how == "first's time is up" else 20000)
-    watch.await_waiters(names[1])  # the first waits for the second
+    watch.await_waiters(names[1])
     ask(repeat, 20000)
-    watch.await_waiters(names[0])  # its repeat waits for the first
+    watch.await_waiters(names[1], 2)  # both wait for the second, and hold nothing
     if how == "repeat closes":
         repeat.close()
     elif how == "first closes":
@@ -322,8 +334,7 @@ def test_a_basket_that_is_answered_is_whole_whatever_became_of_its_twin(daemon, 
     else:
         assert first.read() is None
     answered = first if how == "repeat closes" else repeat
-    wait_until(lambda: watch.lease(names[0])["waiters"] == 0 and
-               watch.lease(names[1])["waiters"] == 1, "one is left, and waits for the second")
+    watch.await_waiters(names[1], 1)
     assert holder("RELEASE", names[1], token) == 0
     for name, one in zip(names, answered.read()):
         assert answered.fenced(one, "SET", name, "x") == "OK"

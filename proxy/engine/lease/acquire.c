@@ -59,24 +59,35 @@ static bool has_time(const struct acquire *acquire)
     return acquire->options.wait_until_ms > engine_now_ms(acquire->engine);
 }
 
-/* Is it this daemon's own lease that the call was denied for? */
-static bool is_held_here(const struct acquire *acquire)
+/* Its place in the line. */
+static struct waiter *place_of(struct acquire *acquire)
 {
-    const struct lease_record *record = &acquire->record;
-    return record->live && record->this_run && record->token == acquire->call.answer_token;
+    return acquire->place != NULL ? acquire->place : &acquire->waiter;
+}
+
+/* Is it this daemon's own lease that the call was denied for? */
+static bool is_held_here(const struct lease_call *call, const struct lease_record *record)
+{
+    return call->answer == LEASE_HELD && record->live && record->this_run &&
+           record->token == call->answer_token;
+}
+
+bool acquire_would_deadlock(const struct lease_call *call, const struct lease_record *record,
+                            int64_t connection)
+{
+    return is_held_here(call, record) && record->connection == connection;
 }
 
 /* When to ask again. What another daemon holds, with no lease service between the two, somebody
  * may tell through the store. Else nobody does: a read of the store is cheap, and where many wait
  * there are fewer for each. */
-static int64_t poll_in_ms(const struct acquire *acquire)
+static int64_t poll_in_ms(const struct engine *engine, const struct lease_call *call,
+                          const struct lease_record *record)
 {
-    const struct engine *engine = acquire->engine;
-    const struct lease_call *call = &acquire->call;
     int64_t poll_ms = STORE_POLL_MS + (int64_t)engine->use.things[ACCOUNT_WAITERS] / 2;
     unsigned char random; /* two daemons that ask in step would not take turns */
 
-    if (is_held_here(acquire) || !lease_provider_relies_on_store(engine->options.provider))
+    if (is_held_here(call, record) || !lease_provider_relies_on_store(engine->options.provider))
         return call->answer_ttl_ms;
     if (store_hears(engine->options.store))
         return call->answer_ttl_ms;
@@ -85,23 +96,30 @@ static int64_t poll_in_ms(const struct acquire *acquire)
     return poll_ms < call->answer_ttl_ms ? poll_ms : call->answer_ttl_ms;
 }
 
+void acquire_await_turn(struct engine *engine, struct bytes resource, struct waiter *head,
+                        const struct lease_call *call, const struct lease_record *record,
+                        int64_t *awaited)
+{
+    bool held = call->answer == LEASE_HELD;
+
+    line_poll_in(head, held ? poll_in_ms(engine, call, record) : LINE_POLL_MS);
+    if (!held || is_held_here(call, record) ||
+        !lease_provider_relies_on_store(engine->options.provider) ||
+        !store_hears(engine->options.store) || *awaited == call->answer_token)
+        return;
+    *awaited = call->answer_token;
+    elsewhere_await(engine, resource, *awaited);
+}
+
 /* The head of the line waits: until it is its turn, or is to ask again. */
 static void await_turn(struct acquire *acquire)
 {
-    struct engine *engine = acquire->engine;
-    const struct lease_call *call = &acquire->call;
-
-    line_poll_in(&acquire->waiter, call->answer == LEASE_HELD ? poll_in_ms(acquire) : LINE_POLL_MS);
-    if (call->answer != LEASE_HELD || is_held_here(acquire) ||
-        !lease_provider_relies_on_store(engine->options.provider) ||
-        !store_hears(engine->options.store) || acquire->awaited == call->answer_token)
-        return;
-    acquire->awaited = call->answer_token;
-    elsewhere_await(engine, acquire->resource, acquire->awaited);
+    acquire_await_turn(acquire->engine, acquire->resource, &acquire->waiter, &acquire->call,
+                       &acquire->record, &acquire->awaited);
 }
 
 /* Endings. Each leaves the line before it tells: the next head asks at once. One that keeps its
- * place leaves with a lease only. */
+ * place leaves with a lease only, and a basket's place is the basket's. */
 
 static void count_wait(struct acquire *acquire)
 {
@@ -120,6 +138,8 @@ static void leave(struct acquire *acquire, int64_t granted_ms)
 
     timer_stop(acquire->engine, &acquire->deadline);
     count_wait(acquire);
+    if (acquire->place != NULL)
+        return;
     if (!acquire->keeps_place || granted_ms > 0) {
         line_leave(waiter, granted_ms);
         return;
@@ -206,23 +226,6 @@ static void end_granted(struct acquire *acquire, int64_t left_ms)
 
 static void ask(struct acquire *acquire);
 
-/* Was this very request granted before? Then it enters that lease again, if it still is one. */
-static enum stk_error find_repeat(struct acquire *acquire, struct store_txn *txn)
-{
-    struct receipt receipt;
-    bool found = false;
-    enum stk_error error = txn_receipt(txn, &acquire->row, acquire->options.id, &found, &receipt);
-
-    if (error != STK_OK || !found)
-        return error;
-    if (receipt.fingerprint != acquire->fingerprint)
-        acquire->verdict = STK_ERR;
-    else
-        acquire->verdict = fence_judge(&acquire->row.fence, receipt.token);
-    acquire->repeats = acquire->verdict == STK_OK && !acquire->probes;
-    return STK_OK;
-}
-
 static enum stk_error floor_run(struct store_op *op, struct store_txn *txn)
 {
     struct acquire *acquire = acquire_of_op(op);
@@ -234,7 +237,10 @@ static enum stk_error floor_run(struct store_op *op, struct store_txn *txn)
     acquire->repeats = false;
     if (error != STK_OK || !has_id || acquire->row.id == 0)
         return error;
-    return find_repeat(acquire, txn);
+    error = lease_find_repeat(txn, &acquire->row, acquire->options.id, acquire->fingerprint,
+                              &acquire->repeats, &acquire->verdict);
+    acquire->repeats &= !acquire->probes;
+    return error;
 }
 
 /* As the owner that it was granted to. */
@@ -298,7 +304,7 @@ static void ask(struct acquire *acquire)
     call->token = renews ? record->token : 0;
     call->floor = acquire->row.fence.floor;
     call->believed_max = token_believed_max(call->floor, clock_wall_us(engine->options.clock));
-    bool may_take = !acquire->probes && line_is_head(&acquire->waiter);
+    bool may_take = !acquire->probes && line_is_head(place_of(acquire));
     acquire->over_limit = may_take && !reserve(acquire);
     call->reentry_only = !may_take || acquire->over_limit;
     call->waits = acquire->options.wait_until_ms > call->asked_ms;
@@ -344,8 +350,7 @@ static void on_denied(struct acquire *acquire)
             end_denied(acquire);
         return;
     }
-    if (call->answer == LEASE_HELD && is_held_here(acquire) &&
-        acquire->record.connection == acquire->connection) {
+    if (acquire_would_deadlock(call, &acquire->record, acquire->connection)) {
         fail(acquire, STK_DEADLOCK, NULL);
         return;
     }
@@ -489,7 +494,7 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
                            .connection = row_connection(acquire)};
     error = txn_fence_put(txn, row, &lease);
     /* For a repeat of this request: with the TTL that it had at first. */
-    if (error == STK_OK && id.len > 0 && !has_receipt && !acquire->of_basket)
+    if (error == STK_OK && id.len > 0 && !has_receipt && acquire->place == NULL)
         error = lease_remember_grant(txn, row, id, acquire->fingerprint, token, acquire->ttl_ms);
     if (error == STK_OK && acquire->by_value)
         error = lock_value_remember(txn, row, scope_name(grant->owner), token);
@@ -652,7 +657,7 @@ static void give_back(struct acquire *acquire)
 {
     struct giving_back *back = mem_zalloc(sizeof *back);
     struct release *release = &back->release;
-    bool has_repeats = acquire->options.id.len > 0 && !acquire->of_basket;
+    bool has_repeats = acquire->options.id.len > 0 && acquire->place == NULL;
 
     back->acquire = acquire;
     *release = (struct release){
@@ -770,7 +775,21 @@ static void on_inherited(struct waiter *waiter, bool committed)
     lease_ask(acquire->engine->options.provider, call);
 }
 
-static const struct waiter_events waiter_events = {.on_turn = on_turn,
+struct waiter_about acquire_shown(const struct waiter *waiter)
+{
+    const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
+    const char *way = acquire->keeps_place                 ? "queue"
+                      : acquire->options.wait_until_ms > 0 ? "wait"
+                                                           : NULL;
+
+    return (struct waiter_about){.session = acquire->session,
+                                 .resource = acquire->resource,
+                                 .owner = scope_name(acquire->options.owner),
+                                 .way = way};
+}
+
+static const struct waiter_events waiter_events = {.on_shown = acquire_shown,
+                                                   .on_turn = on_turn,
                                                    .on_drain = on_drain,
                                                    .on_heir = on_heir,
                                                    .on_inherit = on_inherit,
@@ -809,24 +828,30 @@ static void begin(struct acquire *acquire)
     make_owner(acquire);
 }
 
+/* False: its user may have no more of them. */
+static bool join(struct acquire *acquire)
+{
+    if (!account_take(acquire->account, ACCOUNT_WAITERS, acquire->why))
+        return false;
+    acquire->waiter.account = account_keep(acquire->account);
+    if (!acquire->keeps_place)
+        acquire->waiter.events = &waiter_events;
+    line_join(acquire->engine, acquire->resource, &acquire->waiter);
+    return true;
+}
+
 void acquire_start(struct acquire *acquire)
 {
-    struct engine *engine = acquire->engine;
-
     begin(acquire);
-    if (!account_take(acquire->account, ACCOUNT_WAITERS, acquire->why)) {
+    if (acquire->place == NULL && !join(acquire)) {
         acquire->error = STK_BUSY;
         acquire->reason = acquire->why;
         tell(acquire);
         return;
     }
-    acquire->waiter.account = account_keep(acquire->account);
-    acquire->run = store_session(engine->options.store);
+    acquire->run = store_session(acquire->engine->options.store);
     acquire->deadline.fire = on_deadline;
-    if (!acquire->keeps_place)
-        acquire->waiter.events = &waiter_events;
     acquire->call.resource = acquire->resource;
-    line_join(engine, acquire->resource, &acquire->waiter);
     attempt(acquire);
 }
 

@@ -1,58 +1,114 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ACQUIREALL: a basket of leases, all or none. They are acquired one after the other in the order
- * of the names, the same for everybody: so two baskets that cross never wait for each other in a
- * circle.
+/* ACQUIREALL: a basket of leases, all or none. It looks at all before it takes any, so that one
+ * that gets null has done nothing to anybody.
  *
- *   TAKING ──all granted──▶ FRESHENING ──▶ CONFIRMING ──▶ reply [token ...]
- *    ▲ │                        │              │
- *    │ └──null, error───────────┴──────────────┴──▶ RETURNING ──▶ null, error
- *    └──────────one is lost, and there is time────────┘
+ *             ┌────── its turn ───────┐
+ *             ▼                       │
+ *          LOOKING ──one is held──▶ WAITING ──deadline──▶ null
+ *             │ all are free          ▲
+ *             ▼                       │ there is time
+ *          TAKING ──denied, lost──▶ RETURNING ──▶ null, error
+ *             │                       ▲
+ *             ▼                       │ lost, error
+ *          FRESHENING ──▶ CONFIRMING ─┴─▶ reply [token ...]
  *
- * - While it waits for one, those it has are renewed at a third of their TTL; before the reply all
- *   are renewed once more where that took time. Where one is lost all the same, all go back and it
- *   begins anew.
+ * - Only where another takes one between the look and the taking has it fenced somebody for
+ *   nothing; what it has taken goes back.
+ * - It has a place in the line of each resource from its beginning to its end, and so comes before
+ *   all who come later. While it waits for one it is passed over in the other lines: it holds
+ *   nothing. Its turn there makes it look at all again, as the first one in each line.
+ * - All its places are taken at once. So of two baskets the same one is the first wherever they
+ *   meet, and they never wait for each other in a circle. Leases are taken in the order of the
+ *   names, the same for everybody: so are two that cross at different daemons.
+ * - Where that took time, all are renewed before the reply. Where one is lost all the same, all go
+ *   back and it begins anew.
  * - It is whole when it is handed out: one read of the store confirms that each token is good (P5).
  * - Its ID is remembered in that same operation. Before that, a repeat is a basket of its own; each
  *   gives back only what it has counted itself. From then on the leases are the client's, even
- * where the reply is lost: a repeat finds them, counts nothing, and gives nothing back (P6).
- * - At most one acquire, one renewal and one release are under way; next_step() says what follows
- *   when they have ended. */
+ *   where the reply is lost: a repeat finds them, counts nothing, and gives nothing back (P6).
+ * - Besides the questions of a look, at most one acquire, renewal or release is under way;
+ *   next_step() says what follows when it has ended. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <xxhash.h>
 
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
+#include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
 
 #define BASKET_MAX 256
+#define LOOKS_MAX  16 /* questions at once to the lease service */
+#define ID_MISUSED "this ID was used for another command"
 #define ID_LOST    "the leases that this ID was granted are over; ask again with another ID"
 
-enum basket_phase { BASKET_TAKING, BASKET_FRESHENING, BASKET_CONFIRMING, BASKET_RETURNING };
+enum basket_phase {
+    BASKET_LOOKING,
+    BASKET_WAITING,
+    BASKET_TAKING,
+    BASKET_FRESHENING,
+    BASKET_CONFIRMING,
+    BASKET_RETURNING,
+};
 
 struct basket_item {
+    struct basket *basket;
     struct bytes resource;
-    size_t place; /* in the order asked */
+    struct waiter waiter; /* its place in the line */
+    size_t place;         /* in the order asked */
     int64_t token, until_ms;
     bool counted; /* a hold of its own; else what its ID was granted before */
 };
 
+/* What the store knows of an item, when all are looked at. */
+struct seen {
+    struct lease_record record;
+    bool repeats; /* the ID was granted it, and it still is good */
+    bool enters;  /* so, or the owner has it already */
+};
+
+struct look {
+    struct basket *basket;
+    size_t at;
+    bool busy;
+    struct lease_call call;
+};
+
+/* A look at all items, while it lasts. */
+struct looks {
+    enum stk_error verdict; /* on the ID */
+    char nonce[LEASE_NONCE_LEN + 1];
+    size_t next, busy; /* the item to be asked about, questions under way */
+    bool asking;
+    size_t denied_at; /* the first one that is held, with the answer: */
+    struct lease_call denial;
+    struct look slots[LOOKS_MAX];
+    struct seen seen[];
+};
+
 struct basket {
     struct request *request;
+    struct account *account; /* that counts it as one that waits */
     struct acquire_options options;
     uint64_t fingerprint;
     enum basket_phase phase;
-    bool is_acquiring, is_renewing;
-    size_t taken;           /* items whose lease it has */
-    size_t renewed;         /* of these, in this pass */
-    bool restart;           /* a lease was lost: from the beginning, once all are back */
+    bool is_acquiring;
+    size_t taken;   /* items whose lease it has */
+    size_t renewed; /* of these, in this pass */
+    bool restart;   /* a lease was lost: from the beginning, once all are back */
+    bool denied;    /* another took this one: wait for it, once all are back */
+    size_t denied_at;
     bool lost;              /* so the confirmation found */
     bool remembered;        /* its ID is, for all of it */
     enum stk_error failure; /* what it gave up for; STK_OK: null */
     char reason[160];       /* for people; empty: the code's usual text */
     int64_t ttl_ms;
-    struct timer keep_alive;
+    int64_t waits_since_us; /* 0: it has not waited */
+    int64_t awaited;        /* see acquire_await_turn */
+    struct timer deadline;
+    struct looks *looks; /* LOOKING */
     struct acquire acquire;
     struct release release;
     size_t count;
@@ -64,6 +120,11 @@ static void next_step(struct basket *basket);
 static bool is_unwanted(const struct basket *basket)
 {
     return basket->request->session == NULL || basket->request->engine->draining;
+}
+
+static bool has_time(const struct basket *basket)
+{
+    return basket->options.wait_until_ms > engine_now_ms(basket->request->engine);
 }
 
 /* Giving up, and giving back. */
@@ -117,21 +178,14 @@ static void lose(struct basket *basket)
     }
 }
 
-/* Keeping what it has. */
+/* Making fresh what it has. */
 
 static void renew_next(struct basket *basket);
-
-static void set_keep_alive(struct basket *basket)
-{
-    struct engine *engine = basket->request->engine;
-    timer_set(engine, &basket->keep_alive, engine_now_ms(engine) + basket->ttl_ms / 3);
-}
 
 static void on_renewed(struct renewal *renewal)
 {
     struct basket *basket = renewal->context;
 
-    basket->is_renewing = false;
     if (renewal->error == STK_OK) {
         basket->items[basket->renewed].until_ms = engine_now_ms(renewal->engine) + renewal->left_ms;
     } else if (renewal->lost) {
@@ -140,18 +194,11 @@ static void on_renewed(struct renewal *renewal)
         basket->request->op.why = renewal->op.why;
         give_up(basket, renewal->error, renewal->reason);
     }
-    basket->renewed++;
-    if (basket->phase == BASKET_RETURNING) {
-        if (basket->is_acquiring && basket->acquire.session != NULL)
-            acquire_cancel(&basket->acquire); /* nobody wants it any more */
-        else
-            next_step(basket);
-    } else if (basket->renewed < basket->taken && !is_unwanted(basket)) {
+    if (++basket->renewed < basket->taken && basket->phase == BASKET_FRESHENING &&
+        !is_unwanted(basket))
         renew_next(basket);
-    } else {
-        set_keep_alive(basket);
+    else
         next_step(basket);
-    }
 }
 
 static void renew_next(struct basket *basket)
@@ -161,7 +208,6 @@ static void renew_next(struct basket *basket)
     struct renewal *renewal =
         renewal_new(basket->request->engine, item->resource, item->token, basket->ttl_ms);
 
-    basket->is_renewing = true;
     renewal->session = &basket->request->session;
     renewal->on_end = on_renewed;
     renewal->context = basket;
@@ -170,15 +216,9 @@ static void renew_next(struct basket *basket)
 
 static void renew_all(struct basket *basket)
 {
+    basket->phase = BASKET_FRESHENING;
     basket->renewed = 0;
     renew_next(basket);
-}
-
-static void on_keep_alive(struct timer *timer)
-{
-    struct basket *basket = list_entry(timer, struct basket, keep_alive);
-    if (basket->phase == BASKET_TAKING && !basket->is_renewing && !is_unwanted(basket))
-        renew_all(basket);
 }
 
 /* Taking one more. */
@@ -189,34 +229,361 @@ static void on_acquired(struct acquire *acquire)
     struct basket_item *item = &basket->items[basket->taken];
 
     basket->is_acquiring = false;
-    basket->request->waited |= acquire->waited;
     if (acquire->error != STK_OK) {
         basket->request->op.why = acquire->op.why;
         give_up(basket, acquire->error, acquire->reason);
     } else if (acquire->grant.token == 0) {
         give_up(basket, STK_OK, NULL);
+        basket->denied = true;
+        basket->denied_at = basket->taken;
     } else {
         item->token = acquire->grant.token;
         item->until_ms = engine_now_ms(acquire->engine) + acquire->grant.left_ms;
         item->counted = acquire->counted;
-        if (basket->taken++ == 0)
-            set_keep_alive(basket);
+        basket->taken++;
     }
     next_step(basket);
 }
 
 static void take_next(struct basket *basket)
 {
+    struct basket_item *item = &basket->items[basket->taken];
+
     basket->is_acquiring = true;
     basket->acquire = (struct acquire){.engine = basket->request->engine,
                                        .session = basket->request->session,
-                                       .resource = basket->items[basket->taken].resource,
+                                       .resource = item->resource,
                                        .ttl_ms = basket->ttl_ms,
-                                       .options = basket->options,
+                                       .options = {.owner = basket->options.owner,
+                                                   .id = basket->options.id,
+                                                   .ephemeral = basket->options.ephemeral},
                                        .fingerprint = basket->fingerprint,
-                                       .of_basket = true,
+                                       .place = &item->waiter,
                                        .on_end = on_acquired};
     acquire_start(&basket->acquire);
+}
+
+/* Looking: at what the store knows of all of them, then whether each is free. */
+
+static enum stk_error see(struct basket *basket, struct store_txn *txn, size_t i)
+{
+    struct seen *seen = &basket->looks->seen[i];
+    struct looks *looks = basket->looks;
+    struct resource row;
+    enum stk_error verdict = STK_OK;
+    enum stk_error error = lease_read(txn, basket->items[i].resource,
+                                      store_session(basket->request->engine->options.store), &row,
+                                      &seen->record, NULL);
+
+    if (error == STK_OK && basket->options.id.len > 0 && row.id != 0)
+        error = lease_find_repeat(txn, &row, basket->options.id, basket->fingerprint,
+                                  &seen->repeats, &verdict);
+    if (looks->verdict == STK_OK)
+        looks->verdict = verdict;
+    seen->enters = seen->repeats || (basket->options.owner.len > 0 && seen->record.live &&
+                                     strcmp(seen->record.nonce, looks->nonce) == 0);
+    return error;
+}
+
+static enum stk_error look_run(struct store_op *op, struct store_txn *txn)
+{
+    struct basket *basket = request_of_op(op)->state;
+    enum stk_error error = STK_OK;
+
+    basket->looks->verdict = STK_OK;
+    for (size_t i = 0; error == STK_OK && i < basket->count; i++)
+        error = see(basket, txn, i);
+    return error;
+}
+
+static void end_look(struct basket *basket);
+
+static void on_seen(struct lease_call *call);
+
+static void ask(struct look *look, enum lease_verb verb)
+{
+    struct basket *basket = look->basket;
+    struct engine *engine = basket->request->engine;
+    const struct lease_record *record = &basket->looks->seen[look->at].record;
+
+    look->busy = true;
+    basket->looks->busy++;
+    look->call = (struct lease_call){.verb = verb,
+                                     .resource = basket->items[look->at].resource,
+                                     .ttl_ms = basket->ttl_ms,
+                                     .floor = record->floor,
+                                     .reentry_only = true,
+                                     .asked_ms = engine_now_ms(engine),
+                                     .record = *record,
+                                     .done = on_seen};
+    memcpy(look->call.nonce, basket->looks->nonce, sizeof look->call.nonce);
+    lease_ask(engine->options.provider, &look->call);
+}
+
+/* Ask about as many as may be asked at once, unless it is known already that not all are free. */
+static void ask_on(struct basket *basket)
+{
+    struct looks *looks = basket->looks;
+
+    if (looks->asking)
+        return;
+    looks->asking = true;
+    for (size_t i = 0; i < LOOKS_MAX; i++)
+        while (!looks->slots[i].busy && looks->next < basket->count &&
+               looks->denied_at == basket->count && basket->failure == STK_OK) {
+            looks->slots[i].basket = basket;
+            looks->slots[i].at = looks->next++;
+            ask(&looks->slots[i], LEASE_QUERY);
+        }
+    looks->asking = false;
+    if (looks->busy == 0)
+        end_look(basket);
+}
+
+/* May it be taken, as far as its lease service and its line say? */
+static bool is_free(struct basket *basket, const struct look *look)
+{
+    const struct seen *seen = &basket->looks->seen[look->at];
+    const struct lease_call *call = &look->call;
+
+    if (call->answer == LEASE_FREE)
+        return line_is_head(&basket->items[look->at].waiter) ||
+               (seen->repeats && seen->record.unexpired);
+    if (call->answer == LEASE_HELD)
+        return seen->enters && call->answer_token == seen->record.token;
+    return call->answer == LEASE_OWN;
+}
+
+static void on_seen(struct lease_call *call)
+{
+    struct look *look = list_entry(call, struct look, call);
+    struct basket *basket = look->basket;
+    struct looks *looks = basket->looks;
+    /* Its own, by a grant that the store never saw? Only this question tells. */
+    bool may_be_own = call->verb == LEASE_QUERY && call->answer == LEASE_HELD &&
+                      basket->options.owner.len > 0 &&
+                      call->answer_token != looks->seen[look->at].record.token;
+
+    look->busy = false;
+    looks->busy--;
+    if (call->answer == LEASE_DOWN) {
+        give_up(basket, STK_LEASEDOWN, call->reason);
+    } else if (may_be_own) {
+        ask(look, LEASE_GRANT);
+        return;
+    } else if (!is_free(basket, look) && look->at < looks->denied_at) {
+        looks->denied_at = look->at;
+        looks->denial = *call;
+    }
+    ask_on(basket);
+}
+
+static void look_done(struct store_op *op)
+{
+    struct basket *basket = request_of_op(op)->state;
+    struct looks *looks = basket->looks;
+
+    if (op->error != STK_OK) {
+        basket->request->engine->counters.store_errors++;
+        give_up(basket, op->error, NULL);
+    } else if (looks->verdict == STK_ERR) {
+        give_up(basket, STK_ERR, ID_MISUSED);
+    } else if (looks->verdict != STK_OK) {
+        give_up(basket, STK_STALE, ID_LOST);
+    }
+    ask_on(basket);
+}
+
+static void look(struct basket *basket)
+{
+    struct engine *engine = basket->request->engine;
+    size_t size = sizeof *basket->looks + basket->count * sizeof *basket->looks->seen;
+
+    basket->phase = BASKET_LOOKING;
+    for (size_t i = 0; i < basket->count; i++)
+        basket->items[i].waiter.passed_over = false; /* it may have its turn everywhere */
+    basket->looks = mem_zalloc(size);
+    basket->looks->denied_at = basket->count;
+    if (basket->options.owner.len > 0)
+        lease_nonce(basket->options.owner, false, basket->looks->nonce);
+    if (lease_submit(engine, &basket->request->op, false, basket->items[0].resource, look_run,
+                     look_done) != STK_OK) {
+        give_up(basket, STK_BUSY, NULL);
+        end_look(basket);
+    }
+}
+
+/* Waiting, for one of them. */
+
+static void deny(struct basket *basket)
+{
+    basket->request->engine->counters.leases_denied++;
+    give_up(basket, STK_OK, NULL);
+    next_step(basket);
+}
+
+static void begin_to_wait(struct basket *basket)
+{
+    struct engine *engine = basket->request->engine;
+
+    if (basket->waits_since_us != 0)
+        return;
+    basket->request->waited = true;
+    basket->waits_since_us = engine->now_us;
+    engine->waiters++;
+    engine->counters.leases_waited++;
+    timer_set(engine, &basket->deadline, basket->options.wait_until_ms);
+}
+
+/* `at` is held, so says the call. Whom it lets pass in the other lines may have the lease, and have
+ * given it back, before it comes to wait itself. */
+static void wait_for(struct basket *basket, size_t at, const struct lease_call *call,
+                     const struct lease_record *record)
+{
+    struct basket_item *item = &basket->items[at];
+    struct engine *engine = basket->request->engine;
+
+    begin_to_wait(basket);
+    basket->phase = BASKET_LOOKING;
+    for (size_t i = 0; i < basket->count; i++)
+        if (i != at)
+            line_pass_over(&basket->items[i].waiter);
+    if (is_unwanted(basket)) {
+        next_step(basket);
+    } else if (!has_time(basket)) {
+        deny(basket);
+    } else if (line_is_head(&item->waiter) && line_was_woken(&item->waiter)) {
+        look(basket);
+    } else {
+        basket->phase = BASKET_WAITING;
+        item->waiter.waits = true;
+        if (line_is_head(&item->waiter))
+            acquire_await_turn(engine, item->resource, &item->waiter, call, record,
+                               &basket->awaited);
+    }
+}
+
+/* Its user has room for those that are new: else it would take some, and give them back. */
+static bool may_have_all(struct basket *basket)
+{
+    char why[ACCOUNT_WHY_SIZE];
+    size_t more = 0;
+
+    for (size_t i = 0; i < basket->count; i++)
+        more += !basket->looks->seen[i].enters;
+    if (account_has_room(basket->account, ACCOUNT_LEASES, more, why))
+        return true;
+    give_up(basket, STK_BUSY, why);
+    return false;
+}
+
+static void end_look(struct basket *basket)
+{
+    struct looks *looks = basket->looks;
+    size_t at = looks->denied_at;
+    int64_t connection =
+        basket->request->session != NULL ? (int64_t)basket->request->session->id : 0;
+
+    if (basket->phase == BASKET_LOOKING && at == basket->count && may_have_all(basket))
+        basket->phase = BASKET_TAKING;
+    basket->looks = NULL;
+    if (basket->phase != BASKET_LOOKING || is_unwanted(basket)) {
+        next_step(basket);
+    } else if (!has_time(basket)) {
+        deny(basket);
+    } else if (acquire_would_deadlock(&looks->denial, &looks->seen[at].record, connection)) {
+        give_up(basket, STK_DEADLOCK, NULL);
+        next_step(basket);
+    } else {
+        wait_for(basket, at, &looks->denial, &looks->seen[at].record);
+    }
+    free(looks);
+}
+
+static struct basket *basket_of(struct waiter *waiter)
+{
+    return list_entry(waiter, struct basket_item, waiter)->basket;
+}
+
+static void on_turn(struct waiter *waiter)
+{
+    look(basket_of(waiter));
+}
+
+static void stop_waiting(struct basket *basket)
+{
+    for (size_t i = 0; i < basket->count; i++)
+        basket->items[i].waiter.waits = false;
+    basket->phase = BASKET_LOOKING;
+}
+
+static void on_drain(struct waiter *waiter)
+{
+    stop_waiting(basket_of(waiter));
+    next_step(basket_of(waiter));
+}
+
+/* One that looks or takes learns at its next denial that the time is up. */
+static void on_deadline(struct timer *timer)
+{
+    struct basket *basket = list_entry(timer, struct basket, deadline);
+
+    if (basket->phase != BASKET_WAITING)
+        return;
+    stop_waiting(basket);
+    deny(basket);
+}
+
+static struct waiter_about on_shown(const struct waiter *waiter)
+{
+    const struct basket_item *item = list_entry(waiter, struct basket_item, waiter);
+    const struct basket *basket = item->basket;
+
+    return (struct waiter_about){.session = basket->request->session,
+                                 .resource = item->resource,
+                                 .owner = scope_name(basket->options.owner),
+                                 .way = basket->options.wait_until_ms > 0 ? "wait" : NULL};
+}
+
+static const struct waiter_events waiter_events = {
+    .on_shown = on_shown, .on_turn = on_turn, .on_drain = on_drain};
+
+/* Into all lines at once. False: its user may have no more that wait. */
+static bool join(struct basket *basket)
+{
+    struct request *request = basket->request;
+    char why[ACCOUNT_WHY_SIZE];
+
+    if (!account_take(request->session->account, ACCOUNT_WAITERS, why)) {
+        request_fail(request, STK_BUSY, "%s", why);
+        return false;
+    }
+    basket->account = account_keep(request->session->account);
+    for (size_t i = 0; i < basket->count; i++) {
+        struct basket_item *item = &basket->items[i];
+        item->basket = basket;
+        item->waiter.events = &waiter_events;
+        line_join(request->engine, item->resource, &item->waiter);
+    }
+    return true;
+}
+
+/* Out of all lines, before it is told: the next ones ask at once. `granted`: it has the leases. */
+static void leave(struct basket *basket, bool granted)
+{
+    struct engine *engine = basket->request->engine;
+
+    timer_stop(engine, &basket->deadline);
+    if (basket->waits_since_us != 0) {
+        engine->waiters--;
+        durations_add(&engine->times.waits, engine_read_clock_us(engine) - basket->waits_since_us);
+    }
+    for (size_t i = 0; i < basket->count; i++) {
+        int64_t left_ms = basket->items[i].until_ms - engine_now_ms(engine);
+        line_leave(&basket->items[i].waiter, granted && left_ms > 0 ? left_ms : 0);
+    }
+    account_give(basket->account, ACCOUNT_WAITERS);
+    account_drop(basket->account);
 }
 
 /* The end. */
@@ -225,7 +592,7 @@ static void reply_failed(struct basket *basket)
 {
     struct request *request = basket->request;
 
-    timer_stop(request->engine, &basket->keep_alive);
+    leave(basket, false);
     if (basket->failure != STK_OK) {
         request_fail(request, basket->failure, basket->reason[0] == '\0' ? NULL : "%s",
                      basket->reason);
@@ -240,7 +607,7 @@ static void reply_whole(struct basket *basket)
     struct request *request = basket->request;
     int64_t *tokens = mem_alloc(basket->count * sizeof *tokens);
 
-    timer_stop(request->engine, &basket->keep_alive);
+    leave(basket, true);
     for (size_t i = 0; i < basket->count; i++)
         tokens[basket->items[i].place] = basket->items[i].token;
     resp_array(&request->reply, basket->count);
@@ -264,17 +631,16 @@ static int64_t least_left_ms(const struct basket *basket)
 /* All are back. */
 static void on_all_given_back(struct basket *basket)
 {
-    struct engine *engine = basket->request->engine;
-    bool restart = basket->restart && !is_unwanted(basket);
+    bool goes_on = !is_unwanted(basket) && has_time(basket);
+    bool looks = basket->restart && goes_on, waits = basket->denied && goes_on;
 
-    basket->restart = false;
-    if (restart && basket->options.wait_until_ms > engine_now_ms(engine)) {
-        basket->phase = BASKET_TAKING;
-        timer_stop(engine, &basket->keep_alive);
-        next_step(basket);
-    } else {
+    basket->restart = basket->denied = false;
+    if (looks)
+        look(basket);
+    else if (waits)
+        wait_for(basket, basket->denied_at, &basket->acquire.call, &basket->acquire.record);
+    else
         reply_failed(basket);
-    }
 }
 
 /* The confirmation, on the store's thread; it may run more than once. */
@@ -347,7 +713,6 @@ static void hand_out(struct basket *basket)
     if (least_left_ms(basket) > 0 || (basket->remembered && basket->request->session == NULL)) {
         reply_whole(basket);
     } else if (basket->remembered && basket->phase == BASKET_CONFIRMING) {
-        basket->phase = BASKET_FRESHENING;
         renew_all(basket);
     } else {
         lose(basket);
@@ -364,7 +729,7 @@ static void confirm_done(struct store_op *op)
         engine->counters.store_errors += op->error == STK_STORE;
         give_up(basket, op->error, NULL);
     } else if (basket->request->verdict == STK_ERR) {
-        give_up(basket, STK_ERR, "this ID was used for another command");
+        give_up(basket, STK_ERR, ID_MISUSED);
     } else if (basket->request->verdict != STK_OK) {
         give_up(basket, STK_STALE, ID_LOST);
     } else if (basket->lost) {
@@ -394,8 +759,6 @@ static void confirm(struct basket *basket)
 /* What comes next, once nothing is under way. */
 static void next_step(struct basket *basket)
 {
-    if (basket->is_acquiring || basket->is_renewing)
-        return;
     if (basket->phase != BASKET_RETURNING && is_unwanted(basket))
         give_up(basket, STK_BUSY, "the daemon is stopping; try again");
     if (basket->phase == BASKET_RETURNING) {
@@ -407,7 +770,6 @@ static void next_step(struct basket *basket)
         take_next(basket);
     } else if (basket->phase == BASKET_TAKING &&
                least_left_ms(basket) < basket->ttl_ms - basket->ttl_ms / 8) {
-        basket->phase = BASKET_FRESHENING;
         renew_all(basket);
     } else if (basket->remembered) {
         hand_out(basket);
@@ -425,8 +787,12 @@ void acquire_all_abandon(struct request *request)
 {
     struct basket *basket = request->state;
 
-    if (basket != NULL && basket->is_acquiring)
+    if (basket != NULL && basket->is_acquiring) {
         acquire_cancel(&basket->acquire);
+    } else if (basket != NULL && basket->phase == BASKET_WAITING) {
+        stop_waiting(basket);
+        next_step(basket);
+    }
 }
 
 static int by_name(const void *a, const void *b)
@@ -481,7 +847,7 @@ void lease_acquire_all(struct request *request)
     basket->request = request;
     basket->ttl_ms = ttl_ms;
     basket->count = (size_t)count;
-    basket->keep_alive.fire = on_keep_alive;
-    if (fill(request, basket))
-        next_step(basket);
+    basket->deadline.fire = on_deadline;
+    if (fill(request, basket) && join(basket))
+        look(basket);
 }

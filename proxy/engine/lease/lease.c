@@ -72,7 +72,7 @@ enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t 
     struct lease lease;
     enum stk_error error = txn_resource(txn, resource, row);
 
-    *record = (struct lease_record){0};
+    *record = (struct lease_record){.floor = row->fence.floor};
     if (error != STK_OK || row->fence.state == FENCE_NONE)
         return error;
     error = txn_lease(txn, row, &lease);
@@ -111,6 +111,25 @@ enum stk_error lease_rewrite(struct store_txn *txn, const struct resource *row, 
     enum stk_error error = txn_fence_put(txn, row, lease);
     buf_free(&owner);
     return error;
+}
+
+enum stk_error lease_find_repeat(struct store_txn *txn, const struct resource *row, struct bytes id,
+                                 uint64_t fingerprint, bool *repeats, enum stk_error *verdict)
+{
+    struct receipt receipt;
+    bool found = false;
+    enum stk_error error = txn_receipt(txn, row, id, &found, &receipt);
+
+    *repeats = false;
+    *verdict = STK_OK;
+    if (error != STK_OK || !found)
+        return error;
+    if (receipt.fingerprint != fingerprint)
+        *verdict = STK_ERR;
+    else
+        *verdict = fence_judge(&row->fence, receipt.token);
+    *repeats = *verdict == STK_OK;
+    return STK_OK;
 }
 
 enum stk_error lease_remember_grant(struct store_txn *txn, const struct resource *row,

@@ -58,6 +58,11 @@ enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t 
 /* Write a row of which only the lease's numbers have changed: the owner stays who it is. */
 enum stk_error lease_rewrite(struct store_txn *txn, const struct resource *row,
                              struct lease *lease);
+/* Was this very request granted a lease before, that its token still is good for? `verdict`:
+ * STK_ERR where the id is another command's, STK_STALE where that lease is over. On the store's
+ * thread. */
+enum stk_error lease_find_repeat(struct store_txn *txn, const struct resource *row, struct bytes id,
+                                 uint64_t fingerprint, bool *repeats, enum stk_error *verdict);
 /* Write the receipt of a command that was answered with `token` and `ttl_ms`. */
 enum stk_error lease_remember_grant(struct store_txn *txn, const struct resource *row,
                                     struct bytes id, uint64_t fingerprint, int64_t token,
@@ -72,7 +77,7 @@ enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool wri
 struct waiter {
     struct list in_line;
     struct list in_engine;   /* engine->arrivals: those of all lines, in order of arrival */
-    struct account *account; /* kept: among whose waiters it is counted */
+    struct account *account; /* kept: among whose waiters it is counted; NULL: not by itself */
     struct line *line;
     int64_t joined_ms;
     bool waits;       /* else it is asking, and learns at its next denial what has happened */
@@ -80,8 +85,16 @@ struct waiter {
     const struct waiter_events *events;
 };
 
+/* One in the line, as it is shown. It borrows the names. */
+struct waiter_about {
+    const struct session *session; /* NULL: gone */
+    struct bytes resource, owner;
+    const char *way; /* "wait" on its connection, or a place in the "queue"; NULL: it only asks */
+};
+
 /* What may happen to one that waits. It does not wait any more when this is called. */
 struct waiter_events {
+    struct waiter_about (*on_shown)(const struct waiter *waiter); /* at any time */
     void (*on_turn)(struct waiter *waiter);  /* it is the head, and the lease may be free */
     void (*on_drain)(struct waiter *waiter); /* the daemon stops */
     /* Inheritance, where the store is the only memory of leases: the head gets the lease in the
@@ -109,6 +122,8 @@ void line_poll_in(struct waiter *head, int64_t held_ms);
 void line_wake(struct engine *engine, struct bytes resource);
 /* The head, if it waits, as heir: no wake-up reaches it before on_inherited. Or NULL. */
 struct waiter *line_take_heir(struct engine *engine, struct bytes resource);
+/* Does anybody stand in it who is not passed over? */
+bool line_is_wanted(struct engine *engine, struct bytes resource);
 /* How many wait. */
 int64_t line_waiters(struct engine *engine, struct bytes resource);
 /* Call `each` for those in the resource's line, in order, until it returns false. Return how many
@@ -275,6 +290,7 @@ struct renewal {
 
     /* Its own. */
     unsigned rounds;
+    bool taken;                /* another has the lock */
     struct stranger *stranger; /* NULL: the daemon knows the lease */
     int64_t run;               /* store_session() */
     int64_t dated_ms;          /* the row is written where it was written longer ago than this */
@@ -305,6 +321,7 @@ void renewals_free(struct engine *engine);
 struct lease_view {
     struct engine *engine;
     struct bytes resource; /* borrowed until on_end */
+    bool asks_anyway;      /* the lease service, though the store says that nothing was granted */
     void (*on_end)(struct lease_view *view);
 
     /* The result. */
@@ -313,8 +330,8 @@ struct lease_view {
     struct resource row;
     struct lease_record record;
     struct buf owner; /* of the newest grant; freed by the caller */
-    bool locked;      /* by the lease service somebody holds it, maybe by a grant on its way */
-    bool held;        /* and it has a live token */
+    bool locked;      /* by the lease service somebody holds it: nobody else is granted it */
+    bool held;        /* under the newest token that the store knows, which lives */
     int64_t left_ms;
 
     /* Its own. */
@@ -347,7 +364,7 @@ struct acquire {
     int64_t ttl_ms;
     struct acquire_options options;
     uint64_t fingerprint; /* with an id */
-    bool of_basket;       /* which remembers the id, once it is whole */
+    struct waiter *place; /* of a basket, which has it in the line, and remembers the id; or NULL */
     bool keeps_place;     /* stays in the line where it is not granted; `waiter` is its caller's */
     bool probes;          /* only finds out whether the lease is free; keeps its place */
     bool is_new;          /* no re-entry: to its owner, too, a lease that is held is denied */
@@ -389,6 +406,17 @@ struct acquire {
     struct lease_call call;
 };
 
+/* As the events of an acquire's waiter tell it. */
+struct waiter_about acquire_shown(const struct waiter *waiter);
+/* The head of the line was denied by this call: it has its turn again when the lease may be free.
+ * `awaited`: of which token it has asked another daemon to tell the end; 0: of none yet. */
+void acquire_await_turn(struct engine *engine, struct bytes resource, struct waiter *head,
+                        const struct lease_call *call, const struct lease_record *record,
+                        int64_t *awaited);
+/* Was the call denied for a lease that this very connection has been granted? Nobody could end it
+ * while the connection waits for it. */
+bool acquire_would_deadlock(const struct lease_call *call, const struct lease_record *record,
+                            int64_t connection);
 void acquire_start(struct acquire *acquire);
 /* Asks again, for one that has kept its place. */
 void acquire_again(struct acquire *acquire);

@@ -131,7 +131,8 @@ void line_leave(struct waiter *waiter, int64_t granted_ms)
     line->count--;
     waiter->line = NULL;
     waiter->waits = false;
-    account_give(waiter->account, ACCOUNT_WAITERS);
+    if (waiter->account != NULL)
+        account_give(waiter->account, ACCOUNT_WAITERS);
     account_drop(waiter->account);
     waiter->account = NULL;
     if (list_empty(&line->waiters)) {
@@ -182,6 +183,12 @@ struct waiter *line_take_heir(struct engine *engine, struct bytes resource)
     return heir;
 }
 
+bool line_is_wanted(struct engine *engine, struct bytes resource)
+{
+    const struct line *line = find(engine, resource);
+    return line != NULL && head_of(line) != NULL;
+}
+
 int64_t line_waiters(struct engine *engine, struct bytes resource)
 {
     struct line *line = find(engine, resource);
@@ -207,27 +214,20 @@ int64_t line_each(struct engine *engine, struct bytes resource,
     return line->count;
 }
 
-/* Those who are asking are left alone: they learn of the drain at their next step. */
-static void drain(struct line *line)
+/* Those who are asking are left alone: they learn of the drain at their next step. One that goes
+ * may take others with it, which are in `left` then or in the engine's list again. */
+void line_drain(struct engine *engine)
 {
-    struct list *at = line->waiters.next;
-    bool last = at == &line->waiters;
+    struct list left, *link;
 
-    while (!last) {
-        struct list *next = at->next;
-        struct waiter *waiter = list_entry(at, struct waiter, in_line);
-        last = next == &line->waiters; /* the line may go with its last one */
+    list_init(&left);
+    list_splice(&left, &engine->arrivals);
+    while ((link = list_pop(&left)) != NULL) {
+        struct waiter *waiter = list_entry(link, struct waiter, in_engine);
+        list_append(&engine->arrivals, link);
         if (waiter->waits) {
             waiter->waits = false;
             waiter->events->on_drain(waiter);
         }
-        at = next;
     }
-}
-
-void line_drain(struct engine *engine)
-{
-    struct line *line, *next;
-    HASH_ITER(hh, engine->lines, line, next)
-    drain(line);
 }

@@ -248,7 +248,8 @@ static void on_end(struct acquire *acquire)
         tell_turn(place);
 }
 
-static const struct waiter_events waiter_events = {.on_turn = on_turn, .on_drain = on_drain};
+static const struct waiter_events waiter_events = {
+    .on_shown = acquire_shown, .on_turn = on_turn, .on_drain = on_drain};
 
 static struct place *place_new(const struct queue_ask *ask, uint64_t fingerprint)
 {

@@ -2,14 +2,18 @@
 /* RENEW: the holder's lease lives on.
  *
  *   judge (store) ──▶ extend (lease service) ──▶ confirm (store) ──▶ reply [ms left]
- *        ▲                                         │ │ └─ released or revoked meanwhile:
- *        │                                         │ │      unlock, STALE
- *        │                                         │ └─ held up by a transaction: reply [ms left],
- *        └──────────── nothing is left ────────────┘      and confirm all the same
+ *    │   ▲ ▲              │                        │ │ └─ released or revoked meanwhile:
+ *    │   │ └ another has it ┘                      │ │      unlock, STALE
+ *    │   │                                         │ └─ held up by a transaction: reply [ms left],
+ *    │   └──────────── nothing is left ────────────┘      and confirm all the same
+ *    └─▶ STALE, UNKNOWN; once another has it: BUSY
  *
- * - The store says whose lease it is. The lease service extends it, or takes it back where it
- *   expired and nobody has it. The store confirms that no release or revoke came first; where one
- *   did, the lock is let go again.
+ * - The store alone says whose lease it is, and whether its token is STALE: it is so for a write,
+ *   too. Where another has the lock, the store is asked again. If it knows of no newer grant the
+ *   token still is good, and only its time is over. (That other grant is on its way to the store,
+ *   or its daemon has died on the way, and the lock stands until its TTL.)
+ * - The lease service extends the lease, or takes it back where it expired and nobody has it. The
+ *   store confirms that no release or revoke came first; where one did, the lock is let go again.
  * - What is told is what is left at the end. A lease that is over by then is renewed once more, as
  *   long as nobody has taken it, at most ROUNDS_MAX times.
  * - A holder at work holds up its own renewal: a transaction that has presented the token has the
@@ -311,6 +315,13 @@ static void confirm_done(struct store_op *op)
 
 /* Step 2: extend. */
 
+/* Another has the lock. */
+static void judge_again(struct renewal *renewal)
+{
+    renewal->taken = true;
+    judge(renewal);
+}
+
 static void on_extended(struct lease_call *call)
 {
     struct renewal *renewal = list_entry(call, struct renewal, call);
@@ -318,7 +329,7 @@ static void on_extended(struct lease_call *call)
     if (call->answer == LEASE_DOWN)
         end(renewal, STK_LEASEDOWN, call->reason);
     else if (call->answer != LEASE_GRANTED)
-        end(renewal, STK_STALE, NULL);
+        judge_again(renewal);
     else if (!follow(renewal) && !confirm(renewal))
         end(renewal, STK_BUSY, NULL);
 }
@@ -357,7 +368,7 @@ static void on_looked(struct lease_call *call)
     else if (call->answer == LEASE_FREE)
         end(renewal, STK_BUSY, renewal->stranger->why);
     else if (call->answer_token != renewal->token)
-        end(renewal, STK_STALE, NULL);
+        judge_again(renewal);
     else
         extend(renewal);
 }
@@ -407,6 +418,15 @@ static void meet(struct renewal *renewal)
         look(renewal);
 }
 
+/* Another has the lock, and the store knows of no newer grant. */
+static void end_taken(struct renewal *renewal)
+{
+    renewal->lost = true;
+    end(renewal, STK_BUSY,
+        "the lease has run out, and its lock is another's, whose grant is not recorded (yet); "
+        "try again, or ask for a new lease");
+}
+
 static void judge_done(struct store_op *op)
 {
     struct renewal *renewal = renewal_of(op);
@@ -415,6 +435,8 @@ static void judge_done(struct store_op *op)
 
     if (error != STK_OK)
         end(renewal, error, NULL);
+    else if (renewal->taken)
+        end_taken(renewal);
     else if (renewal->stranger != NULL)
         meet(renewal);
     else

@@ -1,6 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LEASE and LEASES: who holds what. The lease service says whether a lease is free; the store knows
- * owner, token and holds. */
+ * owner, token and holds, where the lock is its newest grant's.
+ *
+ *   lock \ row      never granted   live, T          retired, T
+ *   none            null            free             free
+ *   of token T      -               held, owner      held, owner null: is to be unlocked yet
+ *   of another      null            held, owner null held, owner null
+ *
+ * A lock of another token belongs to a grant on its way to the store, or to one that never arrived:
+ * the lease in the store is over, or about to be. Nobody else is granted it then, so it is held; by
+ * whom, the store does not know. (Of what was never granted there is nothing to tell.) */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,10 +44,8 @@ static void on_answer(struct lease_call *call)
     } else if (call->answer == LEASE_HELD && left_ms == 0 && ++view->rounds < VIEW_ROUNDS_MAX) {
         ask(view); /* the answer took its time, or it ends this very millisecond: ask again */
     } else {
-        /* A lock under another token belongs to a grant on its way, or to one that never arrived:
-         * the lease in the store is over, or about to be. */
         view->locked = call->answer == LEASE_HELD;
-        view->held = view->locked && view->record.live;
+        view->held = view->locked && view->record.live && call->answer_token == view->record.token;
         view->left_ms = view->locked ? left_ms : 0;
         end_view(view, STK_OK, NULL);
     }
@@ -67,8 +74,10 @@ static void view_done(struct store_op *op)
 {
     struct lease_view *view = list_entry(op, struct lease_view, op);
 
-    if (op->error != STK_OK || view->row.fence.state == FENCE_NONE)
-        end_view(view, op->error, NULL); /* what was never granted is free */
+    bool is_new = view->row.fence.state == FENCE_NONE && !view->asks_anyway;
+
+    if (op->error != STK_OK || is_new)
+        end_view(view, op->error, NULL);
     else
         ask(view);
 }
@@ -86,8 +95,7 @@ void lease_view_start(struct lease_view *view)
 /* Is it held under the newest token that the store knows, by this owner? */
 static bool is_of(const struct lease_view *view, struct bytes owner)
 {
-    return view->held && view->call.answer_token == view->record.token &&
-           bytes_equal(buf_bytes(&view->owner), owner);
+    return view->held && bytes_equal(buf_bytes(&view->owner), owner);
 }
 
 /* LEASE. */
@@ -114,7 +122,7 @@ static void reply_lease(const struct show *show)
 
     resp_map(out, 6, request->resp3);
     resp_bulk_text(out, "state");
-    resp_bulk_text(out, view->held ? "held" : "free");
+    resp_bulk_text(out, view->locked ? "held" : "free");
     resp_bulk_text(out, "token");
     resp_int(out, view->record.token);
     resp_bulk_text(out, "owner");
@@ -123,7 +131,7 @@ static void reply_lease(const struct show *show)
     else
         resp_null(out, request->resp3);
     resp_bulk_text(out, "ttl_ms");
-    resp_int(out, view->held ? view->left_ms : 0);
+    resp_int(out, view->left_ms);
     resp_bulk_text(out, "holds");
     resp_int(out, view->held ? view->record.holds : 0);
     resp_bulk_text(out, "waiters");

@@ -2,8 +2,10 @@
 /* What is done to the leases behind lock keys, key by key, from the first look to the reply:
  *
  *   LOOK     look at each ─────────────────────────────────────────▶ reply
- *   TAKE     acquire each, in the order of their names ────────────▶ reply
- *               └─ one is held: what was taken goes back ──────────▶ reply
+ *   TAKE     look at each, where there are several
+ *               ├─ one is held ────────────────────────────────────▶ reply
+ *               └▶ acquire each, in the order of their names ──────▶ reply
+ *                     └─ one is held: what was taken goes back ────▶ reply
  *   EXTEND   look at each ─▶ all are the value's ─▶ renew each ────▶ reply
  *   GIVE     look at each ─▶ all are the value's ─▶ release each ──▶ reply
  *   REVOKE   look at each ─▶ revoke each ──────────────────────────▶ reply
@@ -186,18 +188,22 @@ static int by_resource(const void *a, const void *b)
     return bytes_compare(one->resource, other->resource);
 }
 
-/* Take all, in the order of their names: that is the same for everybody, so two that cross do not
- * deny each other. */
-static void take(struct lock_run *run)
+/* False: the request has failed. */
+static bool may_take(struct lock_run *run)
 {
     const char *why = NULL;
 
     for (size_t i = 0; i < run->count && why == NULL; i++)
         why = lock_value_refused(run->items[i].value);
-    if (why != NULL) {
+    if (why != NULL)
         request_fail(run->request, STK_ERR, "%s", why);
-        return;
-    }
+    return why == NULL;
+}
+
+/* Take all, in the order of their names: that is the same for everybody, so two that cross do not
+ * deny each other. */
+static void take(struct lock_run *run)
+{
     run->verb = LOCK_TAKE;
     run->at = 0;
     for (size_t i = 0; i < run->count; i++)
@@ -338,8 +344,45 @@ static void next(struct lock_run *run)
 
 static void look(struct lock_run *run);
 
+/* Is it another's, or does another stand in line for it? A script with one key is told so by its
+ * ACQUIRE; one with several keys must not have taken any by then. */
+static bool is_denied(const struct lock_run *run, struct lock_item *item)
+{
+    if (item->mine && (run->form->flags & LOCK_REENTERS))
+        return false;
+    if (!item->locked && line_is_wanted(run->request->engine, item->resource)) {
+        item->locked = true;
+        item->left_ms = SOON_MS;
+    }
+    return item->locked;
+}
+
+/* None has been taken: not all are free. */
+static bool take_none(struct lock_run *run)
+{
+    for (size_t i = 0; i < run->count; i++)
+        if (is_denied(run, &run->items[i])) {
+            run->items[0].left_ms = run->items[i].left_ms;
+            run->request->engine->counters.leases_denied++;
+            return true;
+        }
+    return false;
+}
+
+/* All are free. Would its user have too many leases? Then it takes none of several. */
+static bool has_room(struct lock_run *run, char why[ACCOUNT_WHY_SIZE])
+{
+    size_t more = 0;
+
+    for (size_t i = 0; i < run->count; i++)
+        more += !run->items[i].mine;
+    return run->count == 1 ||
+           account_has_room(run->request->session->account, ACCOUNT_LEASES, more, why);
+}
+
 static void on_all_seen(struct lock_run *run)
 {
+    char why[ACCOUNT_WHY_SIZE];
     size_t mine = 0, locked = 0;
 
     for (size_t i = 0; i < run->count; i++) {
@@ -347,16 +390,21 @@ static void on_all_seen(struct lock_run *run)
         locked += run->items[i].locked;
     }
     run->at = 0;
-    run->ok = mine == run->count;
-    bool takes = run->verb == LOCK_EXTEND && (run->form->flags & LOCK_TAKES_FREE) && locked == 0 &&
-                 !run->extends_only;
+    bool takes = run->verb == LOCK_TAKE ||
+                 (run->verb == LOCK_EXTEND && (run->form->flags & LOCK_TAKES_FREE) && locked == 0 &&
+                  !run->extends_only);
+    run->ok = !takes && mine == run->count;
     bool goes_on = run->verb == LOCK_REVOKE || run->ok || (run->form->flags & LOCK_EACH) ||
                    (run->verb == LOCK_GIVE && locked == 0);
-    if (takes && !is_unwanted(run))
+    if (takes && (run->request->session == NULL || take_none(run)))
+        finish(run);
+    else if (takes && !has_room(run, why))
+        fail(run, STK_BUSY, why, NULL);
+    else if (takes && may_take(run))
         take(run);
-    else if (run->verb != LOCK_LOOK && goes_on)
+    else if (!takes && run->verb != LOCK_LOOK && goes_on)
         next(run);
-    else
+    else if (!takes)
         finish(run);
 }
 
@@ -382,7 +430,7 @@ static void on_seen(struct lease_view *view)
     item->token = is_own ? view->record.token : 0;
     item->left_ms = view->left_ms;
     item->holds = view->record.holds;
-    if (view->held && is_known) {
+    if (view->held) {
         item->owner = view->owner;
         view->owner = (struct buf){0};
     }
@@ -397,6 +445,7 @@ static void look(struct lock_run *run)
 {
     run->view.engine = run->request->engine;
     run->view.resource = run->items[run->at].resource;
+    run->view.asks_anyway = run->verb == LOCK_TAKE;
     run->view.on_end = on_seen;
     lease_view_start(&run->view);
 }
@@ -438,7 +487,9 @@ void lock_run_start(struct request *request, const struct lock_ask *ask)
             return;
         }
     }
-    if (run->verb == LOCK_TAKE)
+    if (run->verb == LOCK_TAKE && !may_take(run))
+        return;
+    if (run->verb == LOCK_TAKE && run->count == 1)
         take(run);
     else
         look(run);

@@ -67,25 +67,25 @@ struct engine *account_engine(const struct account *account)
 }
 
 static bool is_full(const struct account_use *use, const struct account_limits *limits,
-                    enum account_thing thing)
+                    enum account_thing thing, size_t more)
 {
-    return limits->things[thing] > 0 && use->things[thing] >= limits->things[thing];
+    return limits->things[thing] > 0 && use->things[thing] + more > limits->things[thing];
 }
 
-bool account_has_room(const struct account *account, enum account_thing thing,
+bool account_has_room(const struct account *account, enum account_thing thing, size_t more,
                       char why[ACCOUNT_WHY_SIZE])
 {
     const struct engine *engine = account->engine;
     const struct engine_options *options = &engine->options;
 
-    if (is_full(&account->use, &options->user_limits, thing)) {
+    if (is_full(&account->use, &options->user_limits, thing, more)) {
         snprintf(why, ACCOUNT_WHY_SIZE,
                  "too many %s: user '%s' has %zu, and may have no more (%s-per-user)",
                  things[thing].what, account->name, account->use.things[thing],
                  things[thing].option);
         return false;
     }
-    if (is_full(&engine->use, &options->limits, thing)) {
+    if (is_full(&engine->use, &options->limits, thing, more)) {
         snprintf(why, ACCOUNT_WHY_SIZE, "too many %s: there are %zu, and may be no more (%s)",
                  things[thing].what, engine->use.things[thing], things[thing].option);
         return false;
@@ -95,7 +95,7 @@ bool account_has_room(const struct account *account, enum account_thing thing,
 
 bool account_take(struct account *account, enum account_thing thing, char why[ACCOUNT_WHY_SIZE])
 {
-    if (!account_has_room(account, thing, why))
+    if (!account_has_room(account, thing, 1, why))
         return false;
     account_add(account, thing);
     return true;

@@ -44,8 +44,8 @@ struct engine *account_engine(const struct account *account);
 
 #define ACCOUNT_WHY_SIZE 160
 
-/* May there be one more? False: `why` says of what there are too many, how many, and whose. */
-bool account_has_room(const struct account *account, enum account_thing thing,
+/* May there be so many more? False: `why` says of what there are too many, how many, and whose. */
+bool account_has_room(const struct account *account, enum account_thing thing, size_t more,
                       char why[ACCOUNT_WHY_SIZE]);
 /* Count one more, where there may be. */
 bool account_take(struct account *account, enum account_thing thing, char why[ACCOUNT_WHY_SIZE]);

@@ -14,7 +14,7 @@ bool identity_has_room(const struct session *session, const char *name, char why
 
     if (is_counted) /* one that was too many is not in its own way */
         account_give(account, ACCOUNT_CONNECTIONS);
-    has_room = has_room || account_has_room(account, ACCOUNT_CONNECTIONS, why);
+    has_room = has_room || account_has_room(account, ACCOUNT_CONNECTIONS, 1, why);
     if (is_counted)
         account_add(account, ACCOUNT_CONNECTIONS);
     account_drop(account);

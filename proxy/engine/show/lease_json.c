@@ -5,7 +5,6 @@
 
 #include "fence/base/glob.h"
 #include "fence/base/json.h"
-#include "proxy/engine/scope.h"
 
 int64_t show_wall_ms(const struct engine *engine, int64_t at_ms)
 {
@@ -14,21 +13,19 @@ int64_t show_wall_ms(const struct engine *engine, int64_t at_ms)
 
 bool waiter_is_shown(const struct waiter *waiter)
 {
-    const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
-
-    return !waiter->passed_over && (acquire->keeps_place || acquire->options.wait_until_ms > 0);
+    return !waiter->passed_over && waiter->events->on_shown(waiter).way != NULL;
 }
 
 struct shown_waiter waiter_shown(const struct engine *engine, const struct waiter *waiter)
 {
-    const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
-    const struct history_client client = session_client(acquire->session);
+    const struct waiter_about about = waiter->events->on_shown(waiter);
+    const struct history_client client = session_client(about.session);
 
     return (struct shown_waiter){.client = client.name,
                                  .address = client.address,
-                                 .owner = scope_name(acquire->options.owner),
+                                 .owner = about.owner,
                                  .waited_ms = engine_now_ms(engine) - waiter->joined_ms,
-                                 .way = acquire->keeps_place ? "queue" : "wait"};
+                                 .way = about.way};
 }
 
 static bool take_longest(void *context, const struct waiter *waiter)

@@ -24,14 +24,14 @@ struct show_counts show_counts(const struct engine *engine)
 }
 
 /* The one that has waited longest at this daemon; or NULL. */
-static const struct acquire *longest_wait(const struct engine *engine)
+static const struct waiter *longest_wait(const struct engine *engine)
 {
     const struct list *at = engine->arrivals.next;
 
     for (int i = 0; i < WAITERS_LOOKED_AT_MAX && at != &engine->arrivals; i++, at = at->next) {
         const struct waiter *waiter = list_entry(at, struct waiter, in_engine);
         if (waiter_is_shown(waiter))
-            return list_entry(waiter, struct acquire, waiter);
+            return waiter;
     }
     return NULL;
 }
@@ -78,16 +78,17 @@ static void append_service(struct engine *engine, const char *uri, struct buf *j
 
 static void append_longest_wait(struct engine *engine, struct reader reader, struct buf *json)
 {
-    const struct acquire *longest = longest_wait(engine);
+    const struct waiter *longest = longest_wait(engine);
 
     if (longest == NULL) {
         buf_append_text(json, ",\"longest_wait_ms\":null,\"longest_wait_resource\":null");
         return;
     }
     buf_printf(json, ",\"longest_wait_ms\":%lld,\"longest_wait_resource\":",
-               (long long)(engine_now_ms(engine) - longest->waiter.joined_ms));
-    if (reader_may(reader, longest->resource))
-        json_string(json, longest->resource);
+               (long long)(engine_now_ms(engine) - longest->joined_ms));
+    const struct bytes resource = longest->events->on_shown(longest).resource;
+    if (reader_may(reader, resource))
+        json_string(json, resource);
     else
         buf_append_text(json, "null");
 }

@@ -33,6 +33,11 @@ class Deployment:
         """On the same store."""
         return self.rig.daemon(*self.args, **{"lease": self.service.uri, **options})
 
+    def stranger(self, path):
+        """On the same service, and a store of its own at this path: what it is granted, the store
+        of the others never sees."""
+        return self.rig.daemon(store=f"sqlite:{path}", lease=self.service.uri)
+
     def restart(self, how):
         """The daemon goes and comes back."""
         gone = self.daemon

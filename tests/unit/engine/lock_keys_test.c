@@ -103,6 +103,42 @@ LOCK_TEST(several_are_taken_or_none_and_nothing_stays)
     assert_says(world, 2, "FENCEDALL 2 r v-3 s v-3 MSET r 1 s 2", OK);
 }
 
+/* Nor one that none of its keys has gone to: whoever had it last may still write. */
+LOCK_TEST(several_that_are_not_all_free_fence_nobody)
+{
+    assert_says(world, 1, SET("v-1"), OK);
+    world_pass(world, 1001);
+    assert_says(world, 3, "SET lock:s v-3 NX PX 60000", OK);
+    assert_says(world, 2, TAKE_TWO("v-2 1000"), NO);
+    assert_says(world, 2,
+                "EVALSHA eb0c00d98f6f33b4262419a509002884540f30be 2 lock:r lock:s v-2 "
+                "3 1000",
+                NIL);
+    assert_says(world, 1, "FENCED v-1 SET r 1", OK);
+    assert_says(world, 3, TAKE_TWO("v-3 1000"), NO); /* its own is held, too */
+    assert_says(world, 3, "GET lock:s", "$3\r\nv-3\r\n");
+}
+
+SERVICE_TEST(several_of_which_one_is_locked_by_a_grant_that_the_store_never_saw_fence_nobody)
+{
+    assert_says(world, 1, SET("v-1"), OK);
+    world_pass(world, 1001);
+    assert_int_equal(asked_elsewhere(world, LEASE_GRANT, "s", 0, 60000), LEASE_GRANTED);
+    assert_says(world, 2, TAKE_TWO("v-2 1000"), NO);
+    assert_says(world, 1, "FENCED v-1 SET r 1", OK);
+}
+
+LOCK_TEST(several_of_which_one_is_anothers_turn_fence_nobody)
+{
+    assert_says(world, 1, SET("v-1"), OK);
+    world_pass(world, 1001);
+    assert_says(world, 9, "ACQUIRE s 60000", GRANT(1, 60000));
+    assert_begins(world, 5, "ACQUIRE s 60000 QUEUE ID p", "*2\r\n$6\r\nqueued");
+    assert_says(world, 9, "RELEASE s 1", ":0\r\n");
+    assert_says(world, 2, TAKE_TWO("v-2 1000"), NO);
+    assert_says(world, 1, "FENCED v-1 SET r 1", OK);
+}
+
 LOCK_TEST(the_same_key_twice_is_one_lock)
 {
     assert_says(world, 1,

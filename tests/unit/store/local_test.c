@@ -102,9 +102,11 @@ PROVIDER_TEST(a_lease_that_the_store_has_lost_is_held_by_nobody)
                               .resource = BYTES_LITERAL("sku:1"),
                               .ttl_ms = 1000,
                               .floor = 6,
+                              .record = {.floor = 6},
                               .done = ignore_answer};
 
     assert_granted(ask(provider, LEASE_GRANT, ann, 0, NULL), 1);
+    assert_free(ask(provider, LEASE_QUERY, "", 0, &call.record)); /* and is shown so */
     memcpy(call.nonce, ann, sizeof ann);
     lease_ask(provider, &call); /* its owner does not enter it again, either */
     assert_granted(call, 7);
