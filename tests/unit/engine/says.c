@@ -112,6 +112,7 @@ enum lease_answer asked_elsewhere(struct world *world, enum lease_verb verb, con
                               .resource = bytes_of(resource),
                               .token = token,
                               .ttl_ms = ttl_ms,
+                              .believed_max = TOKEN_MAX,
                               .done = ignore};
 
     lease_nonce(BYTES_LITERAL("me"), false, call.nonce);
