@@ -66,6 +66,9 @@ static void hear(void *context, const struct condition *condition, const struct 
 }
 
 static struct list owed;
+/* With each of these, no lease can be granted. */
+static const char stopping[] = "stopping store_lost store_stopped store_failing lease_service_down "
+                               "audit_stops_grants";
 
 /* Make it come true. False: there is no scene for it. */
 static bool set_scene(struct engine *engine, const char *name)
@@ -125,7 +128,7 @@ WORLD_TEST(each_condition_alone_is_told_and_says_whether_leases_can_be_granted)
             strcmp(conditions[i].name, "log_lost") != 0) {
             assert_true(telling.told);
             assert_int_equal(telling.others, 0);
-            assert_int_equal(telling.stops, conditions[i].stops_grants);
+            assert_int_equal(telling.stops, strstr(stopping, conditions[i].name) != NULL);
             assert_int_equal(conditions_tell(engine, &text), !conditions[i].stops_grants);
             assert_true(text.len > 0);
         }
