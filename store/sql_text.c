@@ -92,6 +92,9 @@ enum sql_kind sql_kind(struct bytes statement)
     static const char *const changes[] = {"INSERT", "UPDATE", "DELETE", "REPLACE", "MERGE", NULL};
     static const char *const definitions[] = {"CREATE",  "ALTER",   "DROP",
                                               "REINDEX", "ANALYZE", NULL};
+    /* A longer one is refused; to look through 16 MiB for its first word takes the loop's time. */
+    if (statement.len > SQL_STATEMENT_MAX)
+        statement.len = SQL_STATEMENT_MAX;
     struct scan scan = scan_of(statement);
     enum token token;
 

@@ -27,27 +27,31 @@ void lock_patterns_init(struct lock_patterns *patterns, const char *const *texts
     *patterns = (struct lock_patterns){.count = count};
     if (count == 0)
         return;
-    patterns->texts = mem_alloc(count * sizeof *patterns->texts);
-    for (size_t i = 0; i < count; i++)
-        patterns->texts[i] = mem_strdup(texts[i]);
+    patterns->all = mem_alloc(count * sizeof *patterns->all);
+    for (size_t i = 0; i < count; i++) {
+        const char *star = strchr(texts[i], '*');
+        check(star != NULL);
+        patterns->all[i] = (struct lock_pattern){.text = mem_strdup(texts[i]),
+                                                 .before = (size_t)(star - texts[i]),
+                                                 .behind = strlen(star + 1)};
+    }
 }
 
 void lock_patterns_free(struct lock_patterns *patterns)
 {
     for (size_t i = 0; i < patterns->count; i++)
-        free(patterns->texts[i]);
-    free(patterns->texts);
+        free(patterns->all[i].text);
+    free(patterns->all);
     *patterns = (struct lock_patterns){0};
 }
 
-static bool fits(const char *pattern, struct bytes key, struct bytes *resource)
+static bool fits(const struct lock_pattern *pattern, struct bytes key, struct bytes *resource)
 {
-    const char *star = strchr(pattern, '*');
-    check(star != NULL);
-    size_t before = (size_t)(star - pattern), behind = strlen(star + 1);
+    size_t before = pattern->before, behind = pattern->behind;
 
-    if (key.len <= before + behind || memcmp(key.data, pattern, before) != 0 ||
-        memcmp(key.data + key.len - behind, star + 1, behind) != 0)
+    if (key.len <= before + behind || (before > 0 && key.data[0] != pattern->text[0]) ||
+        memcmp(key.data, pattern->text, before) != 0 ||
+        memcmp(key.data + key.len - behind, pattern->text + before + 1, behind) != 0)
         return false;
     *resource = (struct bytes){key.data + before, key.len - before - behind};
     return true;
@@ -57,7 +61,7 @@ bool lock_patterns_match(const struct lock_patterns *patterns, struct bytes key,
                          struct bytes *resource)
 {
     for (size_t i = 0; i < patterns->count; i++)
-        if (fits(patterns->texts[i], key, resource))
+        if (fits(&patterns->all[i], key, resource))
             return true;
     return false;
 }

@@ -16,7 +16,10 @@ bool lock_pattern_valid(const char *text, char *why, size_t why_size);
 
 /* All zero: no patterns. */
 struct lock_patterns {
-    char **texts; /* owned */
+    struct lock_pattern {
+        char *text;            /* owned */
+        size_t before, behind; /* so many bytes, before and behind the star */
+    } * all;                   /* owned */
     size_t count;
 };
 

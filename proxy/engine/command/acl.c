@@ -159,9 +159,9 @@ static void dryrun(struct request *request)
         request_fail(request, STK_ERR, "Command '%.*s' not found", BYTES_CUT(argv[0], 64));
         return;
     }
-    if (!arity_fits(command->arity, argc)) {
-        request_fail(request, STK_ERR, "wrong number of arguments for '%.*s' command",
-                     BYTES_CUT(argv[0], 64));
+    if (!words_fit(command, argc)) {
+        request_reply_misfit(request, command, argc);
+        request_finish(request);
         return;
     }
     if (engine->on_parsed != NULL)

@@ -53,6 +53,7 @@ enum command_flag {
      * refuses it. */
     COMMAND_STATE = 1 << 21,
     COMMAND_BEGINS = 1 << 22, /* what follows it belongs to it: where it is refused, so is that */
+    COMMAND_MANY = 1 << 23,   /* may have as many words as a request can: see words_fit */
 };
 
 typedef void command_start(struct request *request);
@@ -146,6 +147,19 @@ struct key_places command_keys(const struct command *command, const struct bytes
 static inline bool arity_fits(int arity, size_t argc)
 {
     return arity >= 0 ? argc == (size_t)arity : argc >= (size_t)-arity;
+}
+
+/* With its name. What the loop goes through word by word, or the store key by key, has a bound.
+ * Data that is written or read in one go has not: there what is done for a word on the loop is
+ * little.
+ */
+#define COMMAND_WORDS_MAX 4096
+
+/* May the command have so many words? Ask it wherever words become a command. */
+static inline bool words_fit(const struct command *command, size_t argc)
+{
+    return arity_fits(command->arity, argc) &&
+           (argc <= COMMAND_WORDS_MAX || (command->flags & COMMAND_MANY));
 }
 
 /* A command's name in lower case, as Redis's errors have it. Returns `out`. */

@@ -16,6 +16,7 @@
 #define FIELD  COMMAND_FIELD
 #define FIELDS COMMAND_FIELDS
 #define PAIRS  COMMAND_PAIRS
+#define MANY   COMMAND_MANY
 #define OPEN   (COMMAND_NO_AUTH | COMMAND_DRAINING)
 #define STATE  COMMAND_STATE
 
@@ -97,12 +98,12 @@ const struct command commands[] = {
      "leases",
      "Which commands were refused, and how late they were: [MATCH glob] [COUNT n] -> maps", NULL,
      NULL},
-    {"FENCED", -4, DEED_NOTHING, COMMAND_FENCED, ORDER_WRITE, 3, 3, 1, plan_make, plan_start, NULL,
-     NULL, "leases",
+    {"FENCED", -4, DEED_NOTHING, COMMAND_FENCED | MANY, ORDER_WRITE, 3, 3, 1, plan_make, plan_start,
+     NULL, NULL, "leases",
      "Run a command only while the token is the newest: token [ID id] command key [arg ...]", NULL,
      NULL},
-    {"FENCEDALL", -5, DEED_NOTHING, COMMAND_FENCEDALL, ORDER_WRITE, 2, 2, 1, plan_make, plan_start,
-     NULL, NULL, "leases",
+    {"FENCEDALL", -5, DEED_NOTHING, COMMAND_FENCEDALL | MANY, ORDER_WRITE, 2, 2, 1, plan_make,
+     plan_start, NULL, NULL, "leases",
      "The same with several tokens: n resource token ... [ID id] command [arg ...]", NULL, NULL},
     LEASE(
         "RECEIPT", 4, READ, ORDER_READ, receipt_show,
@@ -116,12 +117,12 @@ const struct command commands[] = {
     {"DISCARD", 1, DEED_NOTHING, COMMAND_UNQUEUED | STATE, ORDER_NOW, NO_KEY, NULL, multi_discard,
      NULL, NULL, "transactions", "Drop what is queued", NULL, NULL},
 
-    {"WATCH", -2, DEED_NOTHING, 0, ORDER_NOW, KEYS, NULL, multi_watch, NULL, NULL, "transactions",
-     "Refused: take a lease, and write under its token", NULL, NULL},
+    {"WATCH", -2, DEED_NOTHING, MANY, ORDER_NOW, KEYS, NULL, multi_watch, NULL, NULL,
+     "transactions", "Refused: take a lease, and write under its token", NULL, NULL},
     NOW("UNWATCH", 1, NOTHING, 0, multi_watch, "transactions", "Refused, as WATCH"),
 
-    {"SQL", -2, DEED_SQL, COMMAND_SQL | LONG, ORDER_READ, NO_KEY, sql_prepare, plan_start, NULL,
-     sql_exec, "sql",
+    {"SQL", -2, DEED_SQL, COMMAND_SQL | LONG | MANY, ORDER_READ, NO_KEY, sql_prepare, plan_start,
+     NULL, sql_exec, "sql",
      "One statement: [TYPES itfbn...] statement [param ...] -> columns, rows, changes", NULL, NULL},
     GROUP("GUARD", -2, ADMIN, LONG | COMMAND_TELLS, ORDER_WRITE, "sql",
           "Let rows change only under their token: CREATE table column prefix | DROP table | LIST",
@@ -129,7 +130,7 @@ const struct command commands[] = {
 
     READ("GET", 2, COMMAND_VALUE, KEY, string_get, "string", "The value of a key"),
     READ("STRLEN", 2, 0, KEY, string_strlen, "string", "The length of a value"),
-    READ("MGET", -2, 0, KEYS, string_mget, "string", "The values of several keys"),
+    READ("MGET", -2, MANY, KEYS, string_mget, "string", "The values of several keys"),
     READ("GETRANGE", 4, 0, KEY, string_getrange, "string", "A part of a value: key start end"),
     {"SET", -3, DEED_WRITE, W, ORDER_WRITE, KEY, string_set_prepare, plan_start, NULL, string_set,
      "string", "Set a value: key value [NX|XX] [GET]; no expiry", NULL, string_set_act},
@@ -137,8 +138,8 @@ const struct command commands[] = {
     WRITE("GETSET", 3, EXCHANGE, 0, KEY, string_getset, "string",
           "Set a value, reply with the old one"),
     WRITE("GETDEL", 2, EXCHANGE, 0, KEY, string_getdel, "string", "Remove a value, reply with it"),
-    {"MSET", -3, DEED_WRITE, W, ORDER_WRITE, 1, -1, 2, plan_make, plan_start, NULL, string_mset,
-     "string", "Set the values of several keys", NULL, NULL},
+    {"MSET", -3, DEED_WRITE, W | MANY, ORDER_WRITE, 1, -1, 2, plan_make, plan_start, NULL,
+     string_mset, "string", "Set the values of several keys", NULL, NULL},
     WRITE("APPEND", 3, WRITE, 0, KEY, string_append, "string", "Append to a value"),
     WRITE("SETRANGE", 4, WRITE, 0, KEY, string_setrange, "string",
           "Write over a part: key offset value"),
@@ -162,7 +163,7 @@ const struct command commands[] = {
     READ("DBSIZE", 1, LONG, NO_KEY, key_dbsize, "generic", "How many keys"),
 
     READ("HGET", 3, FIELD, KEY, hash_get, "hash", "The value of a field"),
-    READ("HMGET", -3, FIELDS, KEY, hash_mget, "hash", "The values of several fields"),
+    READ("HMGET", -3, FIELDS | MANY, KEY, hash_mget, "hash", "The values of several fields"),
     READ("HGETALL", 2, LONG, KEY, hash_getall, "hash", "All fields and values"),
     READ("HEXISTS", 3, FIELD, KEY, hash_exists, "hash", "Is there this field?"),
     READ("HLEN", 2, LONG, KEY, hash_len, "hash", "How many fields"),
@@ -171,10 +172,10 @@ const struct command commands[] = {
     READ("HSTRLEN", 3, FIELD, KEY, hash_strlen, "hash", "The length of a field's value"),
     READ("HSCAN", -3, LONG, KEY, hash_scan, "hash",
          "Go through the fields: key cursor [MATCH g] [COUNT n]"),
-    WRITE("HSET", -4, WRITE, PAIRS, KEY, hash_set, "hash", "Set fields"),
-    WRITE("HMSET", -4, WRITE, PAIRS, KEY, hash_mset, "hash", "Set fields"),
+    WRITE("HSET", -4, WRITE, PAIRS | MANY, KEY, hash_set, "hash", "Set fields"),
+    WRITE("HMSET", -4, WRITE, PAIRS | MANY, KEY, hash_mset, "hash", "Set fields"),
     WRITE("HSETNX", 4, WRITE, FIELD, KEY, hash_setnx, "hash", "Set a field where there is none"),
-    WRITE("HDEL", -3, WRITE, FIELDS, KEY, hash_del, "hash", "Remove fields"),
+    WRITE("HDEL", -3, WRITE, FIELDS | MANY, KEY, hash_del, "hash", "Remove fields"),
     WRITE("HINCRBY", -4, EXCHANGE, FIELD, KEY, hash_incrby, "hash",
           "Add to a field: key field n [MIN m] [MAX m]; RANGE outside"),
     WRITE("HINCRBYFLOAT", 4, EXCHANGE, FIELD, KEY, hash_incrbyfloat, "hash",

@@ -39,7 +39,6 @@
 #include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
 
-#define BASKET_MAX 256
 #define LOOKS_MAX  16 /* questions at once to the lease service */
 #define ID_MISUSED "this ID was used for another command"
 #define ID_LOST    "the leases that this ID was granted are over; ask again with another ID"
@@ -835,7 +834,7 @@ void lease_acquire_all(struct request *request)
 
     if (!request_may_audit(request, AUDIT_LEASES) ||
         !request_int(request, 1, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms) ||
-        !request_int(request, 2, 1, BASKET_MAX, "the number of resources", &count))
+        !request_int(request, 2, 1, LEASES_AT_ONCE_MAX, "the number of resources", &count))
         return;
     if (request->argc < 3 + (size_t)count) {
         request_fail(request, STK_ERR, "ACQUIREALL ttl_ms %lld takes %lld resources",

@@ -28,7 +28,9 @@
 #define LEASE_TTL_MIN_MS  10
 #define LEASE_TTL_MAX_MS  (24 * 3600 * 1000)
 #define LEASE_WAIT_MAX_MS LEASE_TTL_MAX_MS
-#define LINE_POLL_MS      1000 /* a waiter that missed its wake-up asks again within this */
+/* Of one ACQUIREALL, and behind the lock keys of one command or script. */
+#define LEASES_AT_ONCE_MAX 256
+#define LINE_POLL_MS       1000 /* a waiter that missed its wake-up asks again within this */
 /* How often at most a renewal goes without a date in the store. */
 #define RENEWAL_WRITTEN_MS (60 * 60 * 1000)
 

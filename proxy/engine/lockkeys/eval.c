@@ -14,7 +14,8 @@
 #include "proxy/engine/session/rights.h"
 #include "proxy/engine/session/session.h"
 
-enum { TEXTS_MAX = 256 };
+/* A longer text is no lock library's, and is not hashed: that takes the loop's time. */
+enum { TEXTS_MAX = 256, TEXT_MAX = 64 << 10 };
 
 #define OFF                                                                                        \
     "no Lua runs here; the scripts of lock libraries work on lock keys: start stockaded with "     \
@@ -69,6 +70,8 @@ static const struct lock_script *find_text(struct engine *engine, struct bytes t
     struct lock_texts *texts = engine->lock_keys->texts;
     char plain[LOCK_SHA1_SIZE];
 
+    if (text.len > TEXT_MAX)
+        return NULL;
     lock_sha1(text, sha1);
     const struct lock_script *script = find(engine, bytes_of(sha1));
     if (script != NULL)

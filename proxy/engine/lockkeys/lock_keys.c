@@ -46,6 +46,9 @@ static const struct command *on_parsed(struct engine *engine, const struct comma
     for (size_t i = places.at; i < places.end; i += places.step) {
         locks += is_lock_key(engine, argv[i]);
         all++;
+        if (all > 1 && locks < all && command->exec != NULL)
+            return command; /* its plan refuses lock keys among others: one look at each is enough
+                             */
     }
     if (locks == 0)
         return all == 1 ? companion_row(engine, command, argv[command->key_first]) : command;

@@ -14,6 +14,8 @@
  *   given back. (Its token is retired all the same where the value gives it back.)
  * - Redis runs a script as one step. Here a lease may end between the look and what follows, by
  *   its time or by a REVOKE; then it counts as gone.
+ * - Where the client goes, or the daemon stops, while it looks at several keys, it does no more.
+ *   Where it gives leases back or revokes them it goes on: that is wanted all the same.
  * - A lock that nobody will hear of is not kept: where the client goes, or an error comes, what was
  *   taken is given back. */
 #include "proxy/engine/lockkeys/run.h"
@@ -344,6 +346,12 @@ static void next(struct lock_run *run)
 
 static void look(struct lock_run *run);
 
+/* Nobody waits for the answer, or the daemon stops: what was not begun is left. */
+static void stop(struct lock_run *run)
+{
+    fail(run, STK_BUSY, "the daemon is stopping; try again", NULL);
+}
+
 /* Is it another's, or does another stand in line for it? A script with one key is told so by its
  * ACQUIRE; one with several keys must not have taken any by then. */
 static bool is_denied(const struct lock_run *run, struct lock_item *item)
@@ -435,7 +443,9 @@ static void on_seen(struct lease_view *view)
         view->owner = (struct buf){0};
     }
     run->looks = 0;
-    if (++run->at < run->count)
+    if (++run->at < run->count && is_unwanted(run))
+        stop(run);
+    else if (run->at < run->count)
         look(run);
     else
         on_all_seen(run);
@@ -454,6 +464,10 @@ void lock_run_start(struct request *request, const struct lock_ask *ask)
 {
     struct engine *engine = request->engine;
 
+    if (ask->count > LEASES_AT_ONCE_MAX) {
+        request_fail(request, STK_ERR, "at most %d lock keys at once", LEASES_AT_ONCE_MAX);
+        return;
+    }
     if (ask->form->verb != LOCK_LOOK && !request_may_audit(request, AUDIT_LEASES))
         return;
     struct lock_run *run = mem_zalloc(sizeof *run + ask->count * sizeof *run->items);

@@ -17,6 +17,18 @@ void request_reply_arity(struct request *request, const char *name)
                command_lower(name, lower));
 }
 
+void request_reply_misfit(struct request *request, const struct command *command, size_t argc)
+{
+    char lower[COMMAND_LOWER_SIZE];
+
+    request_reply_arity(request, command->name);
+    if (!arity_fits(command->arity, argc))
+        return;
+    buf_clear(&request->reply);
+    resp_error(&request->reply, STK_ERR, "too many arguments for '%s' command: it takes at most %d",
+               command_lower(command->name, lower), COMMAND_WORDS_MAX - 1);
+}
+
 void request_fail_arity(struct request *request, const char *name)
 {
     request_reply_arity(request, name);
@@ -60,7 +72,10 @@ bool request_glob(struct request *request, size_t i, struct glob **glob)
         request_fail(request, STK_ERR, GLOB_TOO_LONG);
         return false;
     }
-    glob_free(*glob);
+    if (*glob != NULL) { /* thousands of them would take long */
+        request_fail(request, STK_ERR, "syntax error: one pattern at most");
+        return false;
+    }
     *glob = glob_new(request->argv[i]);
     return true;
 }

@@ -18,6 +18,8 @@ bool receipt_id_is_own(struct bytes id);
 void request_fail_arity(struct request *request, const char *name);
 /* Make that error the reply, without finishing the request. */
 void request_reply_arity(struct request *request, const char *name);
+/* The same for a command that may not have so many words (words_fit): too few, or too many. */
+void request_reply_misfit(struct request *request, const struct command *command, size_t argc);
 
 /* A command's start: start the subcommand that argv[1] names, or fail as Redis does. */
 command_start request_start_subcommand;
@@ -27,8 +29,8 @@ bool request_is_word(const struct request *request, size_t i, const char *word);
 /* Read an integer from min to max. False: the request has failed, the error names `what`. */
 bool request_int(struct request *request, size_t i, int64_t min, int64_t max, const char *what,
                  int64_t *value);
-/* Compile argv[i] into *glob, which is the caller's, and free what was there. False: the request
- * has failed. */
+/* Compile argv[i] into *glob, which is the caller's, and NULL before. False: the request has
+ * failed, also where there is a pattern already. */
 bool request_glob(struct request *request, size_t i, struct glob **glob);
 /* Is argv[i] a name of a resource or key: 1 to RESOURCE_NAME_MAX bytes? */
 bool request_name(struct request *request, size_t i, const char *what);

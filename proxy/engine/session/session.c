@@ -433,11 +433,11 @@ static void reply_unknown(struct session *session, const struct bytes *argv, siz
     resp_error(answer_next(session, &wrong_command), STK_ERR, "%s", text);
 }
 
-static void reply_arity(struct session *session, const struct command *command)
+static void reply_misfit(struct session *session, const struct command *command, size_t argc)
 {
     note_refused_command(session, command);
     answer_next(session, &wrong_command);
-    request_reply_arity(session->next, command->name);
+    request_reply_misfit(session->next, command, argc);
 }
 
 /* A browser that a web page made talk to this port: its first lines look like inline commands, and
@@ -462,8 +462,8 @@ static void take_parsed(struct session *session)
         session_kill(session);
     } else if (command == NULL) {
         reply_unknown(session, argv, argc);
-    } else if (!arity_fits(command->arity, argc)) {
-        reply_arity(session, command);
+    } else if (!words_fit(command, argc)) {
+        reply_misfit(session, command, argc);
     } else {
         struct engine *engine = session->engine;
         if (engine->on_parsed != NULL && session->multi == NULL)

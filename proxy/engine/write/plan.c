@@ -14,6 +14,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -55,31 +56,83 @@ static bool is_name(struct bytes name)
     return name.len >= 1 && name.len <= RESOURCE_NAME_MAX;
 }
 
-static bool claims_have(const struct claim *claims, size_t count, struct bytes name)
+/* The resources of a plan's claims, to find one among many. */
+struct claim_index {
+    const struct claim *claims;
+    size_t count, mask;
+    uint32_t *slots; /* owned: where a claim is, from 1; NULL: they are few */
+};
+
+enum { CLAIMS_FEW = 8 };
+
+static size_t slot_of(const struct claim_index *index, struct bytes name)
 {
-    for (size_t i = 0; i < count; i++)
-        if (bytes_equal(claims[i].resource, name))
+    return (size_t)XXH3_64bits(name.data, name.len) & index->mask;
+}
+
+static struct claim_index claims_indexed(const struct claim *claims, size_t count)
+{
+    struct claim_index index = {.claims = claims, .count = count};
+
+    if (count <= CLAIMS_FEW)
+        return index;
+    for (index.mask = 2 * CLAIMS_FEW; index.mask < 2 * count;)
+        index.mask *= 2;
+    index.slots = mem_zalloc(index.mask * sizeof *index.slots);
+    index.mask--;
+    for (size_t i = 0; i < count; i++) {
+        size_t slot = slot_of(&index, claims[i].resource);
+        while (index.slots[slot] != 0 &&
+               !bytes_equal(claims[index.slots[slot] - 1].resource, claims[i].resource))
+            slot = (slot + 1) & index.mask;
+        index.slots[slot] = (uint32_t)i + 1;
+    }
+    return index;
+}
+
+static bool claims_have(const struct claim_index *index, struct bytes name)
+{
+    for (size_t i = 0; index->slots == NULL && i < index->count; i++)
+        if (bytes_equal(index->claims[i].resource, name))
+            return true;
+    if (index->slots == NULL)
+        return false;
+    for (size_t slot = slot_of(index, name); index->slots[slot] != 0;
+         slot = (slot + 1) & index->mask)
+        if (bytes_equal(index->claims[index->slots[slot] - 1].resource, name))
             return true;
     return false;
 }
 
-/* Is there a claim for every key that the step writes? Its own ones are the likely ones. */
-static bool all_claimed(struct request *request, const struct step *step)
+/* Is there a claim for every key that the step writes? */
+static bool step_is_claimed(struct request *request, const struct step *step,
+                            const struct claim_index *index)
 {
-    const struct plan *plan = &request->plan;
     const struct command *command = step->command;
 
     if (!(command->flags & COMMAND_WRITES) || step->unfenced)
         return true;
     for (size_t i = (size_t)command->key_first; i <= step_last_key(step);
          i += (size_t)command->key_step)
-        if (!claims_have(step->claims, step->claims_count, step->argv[i]) &&
-            !claims_have(plan->claims, plan->claims_count, step->argv[i])) {
+        if (!claims_have(index, step->argv[i])) {
             request->refused_name = step->argv[i];
             return plan_refuse(request, STK_NOTOKEN, "no token was presented for key '%.*s'",
                                BYTES_CUT(step->argv[i], 64));
         }
     return true;
+}
+
+/* Is there one for every key that these steps write? */
+static bool all_claimed(struct request *request, const struct step *steps, size_t count)
+{
+    const struct plan *plan = &request->plan;
+    struct claim_index index = claims_indexed(plan->claims, plan->claims_count);
+    bool claimed = true;
+
+    for (size_t i = 0; claimed && i < count; i++)
+        claimed = step_is_claimed(request, &steps[i], &index);
+    free(index.slots);
+    return claimed;
 }
 
 /* A lock key is no key for data, and no resource: its resource is what the pattern's * stands for.
@@ -124,8 +177,8 @@ static bool take_inner_step(struct request *request, size_t at, struct step *ste
     if (command == NULL)
         return plan_refuse(request, STK_ERR, "%s: unknown command '%.*s'", request->command->name,
                            BYTES_CUT(name, 64));
-    if (!arity_fits(command->arity, request->argc - at)) {
-        request_reply_arity(request, command->name);
+    if (!words_fit(command, request->argc - at)) {
+        request_reply_misfit(request, command, request->argc - at);
         request->plan.refused = true;
         return false;
     }
@@ -162,10 +215,35 @@ static bool take_token(struct request *request, struct bytes text, struct claim 
                        (long long)TOKEN_MAX);
 }
 
-static void hash_bytes(XXH3_state_t *hash, struct bytes bytes)
+/* A hash of many short pieces: they are put together first, which is quicker. */
+struct hasher {
+    XXH3_state_t *state;
+    size_t used;
+    char pieces[1024];
+};
+
+static void hash_flush(struct hasher *hasher)
 {
-    XXH3_64bits_update(hash, &bytes.len, sizeof bytes.len);
-    XXH3_64bits_update(hash, bytes.data, bytes.len);
+    XXH3_64bits_update(hasher->state, hasher->pieces, hasher->used);
+    hasher->used = 0;
+}
+
+static void hash_raw(struct hasher *hasher, const void *data, size_t len)
+{
+    if (hasher->used + len > sizeof hasher->pieces)
+        hash_flush(hasher);
+    if (len > sizeof hasher->pieces) {
+        XXH3_64bits_update(hasher->state, data, len);
+    } else if (len > 0) {
+        memcpy(hasher->pieces + hasher->used, data, len);
+        hasher->used += len;
+    }
+}
+
+static void hash_bytes(struct hasher *hasher, struct bytes bytes)
+{
+    hash_raw(hasher, &bytes.len, sizeof bytes.len);
+    hash_raw(hasher, bytes.data, bytes.len);
 }
 
 /* What makes a repeat the same request: everything but the tokens, which a repeat may have anew. A
@@ -174,19 +252,22 @@ static void take_fingerprint(struct plan *plan)
 {
     if (plan->id.len == 0)
         return;
-    XXH3_state_t *hash = XXH3_createState();
-    XXH3_64bits_reset(hash);
+    struct hasher hasher;
+    hasher.state = XXH3_createState();
+    hasher.used = 0;
+    XXH3_64bits_reset(hasher.state);
     for (size_t i = 0; i < plan->claims_count; i++)
-        hash_bytes(hash, plan->claims[i].resource);
+        hash_bytes(&hasher, plan->claims[i].resource);
     for (size_t i = 0; i < plan->steps_count; i++) {
-        XXH3_64bits_update(hash, &plan->steps[i].argc, sizeof plan->steps[i].argc);
+        hash_raw(&hasher, &plan->steps[i].argc, sizeof plan->steps[i].argc);
         for (size_t j = 0; j < plan->steps[i].argc; j++)
-            hash_bytes(hash, plan->steps[i].argv[j]);
+            hash_bytes(&hasher, plan->steps[i].argv[j]);
     }
     if (plan->whole && plan->steps_count == 1)
-        hash_bytes(hash, BYTES_LITERAL("MULTI"));
-    plan->fingerprint = XXH3_64bits_digest(hash);
-    XXH3_freeState(hash);
+        hash_bytes(&hasher, BYTES_LITERAL("MULTI"));
+    hash_flush(&hasher);
+    plan->fingerprint = XXH3_64bits_digest(hasher.state);
+    XXH3_freeState(hasher.state);
 }
 
 /* FENCED token [ID id] command key [arg ...] */
@@ -296,7 +377,7 @@ void plan_make(struct request *request)
     step->claims = plan->claims;
     step->claims_count = plan->claims_count;
     /* Of what is queued, plan_join sees the other claims, too. */
-    if (request->queued || all_claimed(request, step))
+    if (request->queued || all_claimed(request, step, 1))
         take_fingerprint(plan);
 }
 
@@ -327,10 +408,8 @@ void plan_join(struct request *request, struct request *const *queued, size_t co
     }
     plan->needs_savepoint = plan->judged_first || engine->savepoints_left > 0;
     engine->savepoints_left -= engine->savepoints_left > 0;
-    for (size_t i = 0; i < count; i++)
-        if (!all_claimed(request, &plan->steps[i]))
-            return;
-    take_fingerprint(plan);
+    if (all_claimed(request, plan->steps, count))
+        take_fingerprint(plan);
 }
 
 /* Started: the loop hands it to the store. */

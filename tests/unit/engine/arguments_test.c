@@ -113,6 +113,42 @@ UNFENCED_TEST(a_name_or_an_id_has_at_most_512_bytes)
     }
 }
 
+/* Send a command with so many words, the last ones all the same. */
+static const char *call_many(struct world *world, const char *words, size_t count)
+{
+    struct buf line = {0};
+    size_t has = 1;
+
+    for (const char *at = words; *at != '\0'; at++)
+        has += *at == ' ';
+    buf_append_text(&line, words);
+    for (; has < count; has++)
+        buf_append_text(&line, " x");
+    buf_append(&line, "", 1);
+    world_send(world, 1, line.data);
+    buf_free(&line);
+    return world_received(world, 1);
+}
+
+/* On every way in: bare, within another command, as a subcommand, in a dry run. */
+UNFENCED_TEST(a_command_has_at_most_4096_words_unless_it_may_have_many)
+{
+    static const char *const bounded[] = {"EXISTS",       "DEL",  "UNLINK",     "SCRIPT EXISTS",
+                                          "COMMAND INFO", "INFO", "UNSUBSCRIBE"};
+
+    for (size_t i = 0; i < sizeof bounded / sizeof *bounded; i++) {
+        assert_true(call_many(world, bounded[i], COMMAND_WORDS_MAX)[0] != '-');
+        assert_memory_equal(call_many(world, bounded[i], COMMAND_WORDS_MAX + 1),
+                            "-ERR too many arguments for '", 29);
+    }
+    assert_begins(world, 1, "ACQUIRE x 60000", "*2");
+    assert_string_equal(call_many(world, "FENCEDALL 1 x 1 DEL", COMMAND_WORDS_MAX + 4), ":0\r\n");
+    assert_memory_equal(call_many(world, "FENCEDALL 1 x 1 DEL", COMMAND_WORDS_MAX + 5),
+                        "-ERR too many arguments for 'del'", 33);
+    assert_memory_equal(call_many(world, "ACL DRYRUN default DEL", COMMAND_WORDS_MAX), "+OK", 3);
+    assert_memory_equal(call_many(world, "MGET", COMMAND_WORDS_MAX + 1), "*4096\r\n", 7);
+}
+
 UNFENCED_TEST(a_value_or_a_reply_that_is_too_large_is_refused)
 {
     char hset[] = "HSET h a";

@@ -60,6 +60,50 @@ LOCK_TEST(a_lease_that_is_over_is_neither_extended_nor_given_back)
     assert_begins(world, 1, "FENCED v-1 SET r 2", "-STALE "); /* but it was given back */
 }
 
+/* "WORDS lock:k0 lock:k1 ..." */
+static const char *many_keys(const char *words, size_t count)
+{
+    static char line[16384];
+    size_t len = (size_t)snprintf(line, sizeof line, "%s", words);
+
+    for (size_t i = 0; i < count; i++)
+        len += (size_t)snprintf(line + len, sizeof line - len, " lock:k%zu", i);
+    return line;
+}
+
+LOCK_TEST(a_command_takes_at_most_256_lock_keys)
+{
+    static const char *const give = "EVALSHA 0f0f23b9048b36752b5be114f357ba083449f908 ";
+    char words[80];
+
+    assert_says(world, 1, many_keys("EXISTS", 256), NO);
+    assert_says(world, 1, many_keys("EXISTS", 257), "-ERR at most 256 lock keys at once\r\n");
+    assert_says(world, 1, many_keys("DEL", 256), NO);
+    assert_says(world, 1, many_keys("DEL", 257), "-ERR at most 256 lock keys at once\r\n");
+    for (int count = 256; count <= 257; count++) {
+        snprintf(words, sizeof words, "%s%d", give, count);
+        char line[16384 + 8];
+        snprintf(line, sizeof line, "%s v-1", many_keys(words, (size_t)count));
+        assert_says(world, 1, line, count == 256 ? NO : "-ERR at most 256 lock keys at once\r\n");
+    }
+}
+
+/* Nobody hears what it would find. */
+LOCK_TEST(looking_at_many_locks_ends_when_the_client_goes_or_the_daemon_stops)
+{
+    long before = world_counter(world, "store_reads");
+
+    world_send_only(world, 1, many_keys("EXISTS", 256));
+    world_step_store(world);
+    leave(world, 1);
+    assert_true(world_counter(world, "store_reads") - before < 10);
+    world_send_only(world, 2, many_keys("DEL", 256));
+    world_step_store(world);
+    engine_drain(world->engine);
+    assert_heard(world, 2, "-BUSY the daemon is stopping; try again\r\n");
+    assert_true(world_counter(world, "store_reads") - before < 20);
+}
+
 LOCK_TEST(extending_counts_from_now)
 {
     assert_says(world, 1, SET("v-1"), OK);
