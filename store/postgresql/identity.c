@@ -141,9 +141,9 @@ static bool correct_clock(struct pg_txn *txn, int64_t error_ms, int64_t number)
 
     pg_param_int64(&params, error_ms);
     pg_param_int64(&params, number);
-    pg_send(&txn->pg, PG_CLOCK_PUT, &params);
+    pg_send_deciding(&txn->pg, PG_CLOCK_PUT, &params);
     pg_sync(&txn->pg);
-    return pg_end(&txn->pg) && !txn->pg.warned;
+    return pg_end(&txn->pg) && txn->pg.decision == PG_DECIDED;
 }
 
 static bool settle_clock(struct pg_txn *txn)
@@ -224,10 +224,10 @@ static bool settle_identity(struct pg_txn *txn, struct pg_anew *anew)
         return false;
     pg_send(pg, anew->why != NULL || identity.signs.fresh ? PG_IDENTITY_PUT : PG_REPLICATED_PUT,
             NULL);
-    pg_send(pg, PG_COMMIT, NULL);
+    pg_send_deciding(pg, PG_COMMIT, NULL);
     pg_sync(pg);
     txn->begun = false;
-    if (!pg_end(pg) || pg->warned)
+    if (!pg_end(pg) || pg->decision != PG_DECIDED)
         return false;
     if (anew->ended)
         forget_told(txn->shared);

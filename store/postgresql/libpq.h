@@ -11,6 +11,7 @@
 #define LIBPQ_MAP(X)                                                                               \
     X(PQbackendPID)                                                                                \
     X(PQclear)                                                                                     \
+    X(PQcmdStatus)                                                                                 \
     X(PQcmdTuples)                                                                                 \
     X(PQconnectdbParams)                                                                           \
     X(PQconninfoFree)                                                                              \

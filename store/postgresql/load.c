@@ -337,7 +337,7 @@ static bool load(struct pg_txn *txn, bool ends)
         pg_send(pg, PG_IDS, NULL);
     if (ends) {
         pg_send(pg, PG_COMMIT, NULL);
-        pg_send(pg, PG_BARRIER, NULL);
+        pg_send_deciding(pg, PG_BARRIER, NULL);
     }
     pg_sync(pg);
     if (begins)
@@ -363,7 +363,7 @@ static bool load(struct pg_txn *txn, bool ends)
     free_wishes(&wishes);
     bool done = pg_end(pg);
     txn->begun = pg->conn != NULL && (!ends || !done); /* after an error it was not ended */
-    bool good = done && (!ends || !pg->warned) && tell_locked(txn);
+    bool good = done && (!ends || pg->decision == PG_DECIDED) && tell_locked(txn);
     settle(txn);
     return good;
 }

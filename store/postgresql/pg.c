@@ -48,13 +48,24 @@ static void fail_connection(struct pg *pg)
     fail(pg, pg->pq.PQerrorMessage(pg->conn));
 }
 
+/* Does a warning say that a commit waits for its standby no more? It comes from where the server
+ * waits: SQLSTATE and text are those of other warnings, or of a language. (Near transaction
+ * wrap-around each new transaction warns.) One that does not say where it is from is believed. */
+static bool is_of_standby(const struct pg *pg, const PGresult *notice)
+{
+    const char *file = pg->pq.PQresultErrorField(notice, PG_DIAG_SOURCE_FILE);
+    const char *name = file != NULL ? strrchr(file, '/') : NULL;
+
+    return file == NULL || strcmp(name != NULL ? name + 1 : file, "syncrep.c") == 0;
+}
+
 static void on_notice(void *context, const PGresult *notice)
 {
     struct pg *pg = context;
     const char *severity = pg->pq.PQresultErrorField(notice, PG_DIAG_SEVERITY_NONLOCALIZED);
 
-    if (severity != NULL && strcmp(severity, "WARNING") == 0) {
-        pg->warned = true;
+    if (severity != NULL && strcmp(severity, "WARNING") == 0 && is_of_standby(pg, notice)) {
+        pg->doubtful = true;
         say(pg, pg->pq.PQresultErrorField(notice, PG_DIAG_MESSAGE_PRIMARY));
     }
 }
@@ -139,7 +150,9 @@ void pg_param_array(struct pg_params *params, struct pg_array *array)
 static void begin_trip(struct pg *pg)
 {
     if (pg->expected == 0) {
-        pg->failed = pg->warned = false;
+        pg->failed = pg->doubtful = false;
+        pg->decision = PG_UNDECIDED;
+        pg->deciding = 0;
         pg->why[0] = pg->sqlstate[0] = '\0';
         pg->sent_ms = clock_now_ms(&clock_monotonic);
     }
@@ -169,6 +182,13 @@ void pg_send(struct pg *pg, size_t statement, const struct pg_params *params)
     if (pg->conn != NULL)
         sent(pg, pg->pq.PQsendQueryPrepared(pg->conn, pg->names[statement], params->count,
                                             params->values, params->lengths, params->formats, 1));
+}
+
+void pg_send_deciding(struct pg *pg, size_t statement, const struct pg_params *params)
+{
+    pg_send(pg, statement, params);
+    pg->decision = PG_UNDECIDED;
+    pg->deciding = pg->expected;
 }
 
 void pg_send_text(struct pg *pg, const char *text)
@@ -273,6 +293,17 @@ static void note_error(struct pg *pg, const PGresult *result)
     pg->failed = true;
 }
 
+/* COMMIT of a transaction that has failed succeeds, and says that it has rolled back. */
+static void decide(struct pg *pg, PGresult *result)
+{
+    const char *done = pg->pq.PQcmdStatus(result);
+
+    if (!is_good(pg, result) || strcmp(done, "ROLLBACK") == 0)
+        pg->decision = PG_DENIED;
+    else
+        pg->decision = pg->doubtful ? PG_DOUBTFUL : PG_DECIDED;
+}
+
 PGresult *pg_take(struct pg *pg)
 {
     PGresult *result = next_result(pg), *end;
@@ -283,6 +314,8 @@ PGresult *pg_take(struct pg *pg)
     }
     check(pg->expected > 0 && result != NULL);
     pg->expected--;
+    if (pg->deciding > 0 && --pg->deciding == 0)
+        decide(pg, result);
     end = next_result(pg);
     check(end == NULL);
     if (is_good(pg, result))
@@ -421,7 +454,7 @@ bool pg_connect(struct pg *pg)
                                   NULL};
 
     pg_drop(pg);
-    pg->failed = pg->warned = pg->timed_out = false;
+    pg->failed = pg->doubtful = pg->timed_out = false;
     pg->why[0] = pg->sqlstate[0] = '\0';
     if (pg->pq.PQclear == NULL && !libpq_load(&pg->pq, pg->why, sizeof pg->why)) {
         pg->pq.PQclear = NULL;

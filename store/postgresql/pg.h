@@ -24,6 +24,15 @@
 #define PG_PARAMS_MAX 24
 #define PG_TIMEOUT_MS 5000 /* of a trip: nobody waits longer for a server that is silent */
 
+/* What became of a transaction says one statement's own result: COMMIT's. Whatever is behind it in
+ * the trip may fail for reasons of its own. */
+enum pg_decision {
+    PG_UNDECIDED, /* no result has come */
+    PG_DECIDED,   /* it has succeeded, and is replicated as the server is told to */
+    PG_DENIED,    /* it has failed, or was skipped, or has rolled back */
+    PG_DOUBTFUL,  /* it has succeeded, and may not be replicated */
+};
+
 struct pg {
     /* Set once. */
     const char *uri;          /* borrowed: libpq's */
@@ -40,9 +49,11 @@ struct pg {
     PGconn *conn;    /* NULL: not connected */
     int64_t sent_ms; /* when the trip began, by clock_monotonic */
     int64_t deadline_ms;
-    size_t expected;  /* statements of the trip whose result was not taken */
+    size_t expected; /* statements of the trip whose result was not taken */
+    size_t deciding; /* as many results have to be taken to know the deciding one; 0: known */
+    enum pg_decision decision;
     bool failed;      /* a statement of the trip has failed */
-    bool warned;      /* the server has sent a WARNING in this trip */
+    bool doubtful;    /* what was committed in this trip may not be replicated */
     bool timed_out;   /* the connection was dropped because the server did not answer */
     int silent_pid;   /* of that backend, which the next pg_connect ends; 0: none */
     char sqlstate[6]; /* of the last error; empty: the connection's */
@@ -105,6 +116,8 @@ void pg_param_array(struct pg_params *params, struct pg_array *array);
 
 /* Queue a statement of the trip. `params` may be NULL. */
 void pg_send(struct pg *pg, size_t statement, const struct pg_params *params);
+/* The same for the statement, one of a trip, whose result is to be pg->decision. */
+void pg_send_deciding(struct pg *pg, size_t statement, const struct pg_params *params);
 /* The same for a text without parameters that was not prepared. */
 void pg_send_text(struct pg *pg, const char *text);
 /* Have the server parse a text, and no more: it has to be one statement. */

@@ -76,8 +76,9 @@ void pg_roll_back(struct pg_txn *txn)
         pg_send(pg, PG_ROLLBACK, NULL);
         send_clean(txn);
         pg_sync(pg);
-        if (pg_end(pg))
-            memcpy(pg->why, why, sizeof why);
+        if (!pg_end(pg)) /* the next transaction would be a part of this one */
+            pg_drop(pg);
+        memcpy(pg->why, why, sizeof why);
     }
     txn->begun = false;
 }
@@ -92,9 +93,12 @@ void pg_commit_send(struct pg_txn *txn)
         pg_send_changes(txn);
         send_marks(txn);
     }
-    pg_send(&txn->pg, PG_COMMIT, NULL);
-    if (!changed)
-        pg_send(&txn->pg, PG_BARRIER, NULL);
+    if (changed) {
+        pg_send_deciding(&txn->pg, PG_COMMIT, NULL);
+    } else {
+        pg_send(&txn->pg, PG_COMMIT, NULL);
+        pg_send_deciding(&txn->pg, PG_BARRIER, NULL);
+    }
     send_clean(txn);
     pg_sync(&txn->pg);
 }
@@ -104,12 +108,14 @@ enum pg_ended pg_commit_take(struct pg_txn *txn)
     struct pg *pg = &txn->pg;
     bool good = pg_end(pg);
 
-    if (good && !pg->warned) {
+    if (pg->decision == PG_DECIDED) {
         txn->begun = false;
         note_told(txn, txn->mark);
+        if (!good) /* what was to be cleaned up behind it may still be there */
+            pg_drop(pg);
         return PG_COMMITTED;
     }
-    if (pg->conn != NULL && !good)
+    if (pg->conn != NULL && pg->decision == PG_DENIED)
         return is_passing(pg) ? PG_AGAIN : PG_NOT;
     pg_drop(pg);
     txn->begun = false;
@@ -135,7 +141,7 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
 
     pg_send(pg, PG_BEGIN, NULL);
     send_mark(txn, PG_MARK_VOID, mark);
-    pg_send(pg, PG_COMMIT, NULL);
+    pg_send_deciding(pg, PG_COMMIT, NULL);
     pg_sync(pg);
     pg_skip(pg, 1);
     PGresult *result = pg_take(pg);
@@ -143,7 +149,7 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
         is_void = pg_value_bool(&txn->pg, result, 0, 0);
     bool known = result != NULL;
     txn->pg.pq.PQclear(result);
-    bool good = pg_end(pg) && known && !pg->warned;
+    bool good = pg_end(pg) && known && pg->decision == PG_DECIDED;
     if (!good && pg->conn != NULL)
         pg_drop(pg);
     if (!good)

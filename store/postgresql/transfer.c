@@ -413,11 +413,11 @@ static bool mark(struct transfer *base, const struct transfer_mark *mark)
     return exec_buf(of(base), &sql);
 }
 
-/* With a warning, it waits for no standby any more, and may be lost. */
+/* Where it waits for no standby any more, it may be lost. */
 static bool commit(struct transfer *base)
 {
     struct pg_transfer *transfer = of(base);
-    return exec(transfer, "COMMIT") && (!transfer->pg.warned || explain(transfer));
+    return exec(transfer, "COMMIT") && (!transfer->pg.doubtful || explain(transfer));
 }
 
 /* Whoever gives up still has something to put right, so nobody is asked any more whether to go on;

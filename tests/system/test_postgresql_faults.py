@@ -4,15 +4,17 @@ and the daemon goes on by itself once it can be done."""
 
 import contextlib
 import os
+import shutil
 import subprocess
 import time
 
 import pytest
 
 from harness.limits import Seconds, patience, wait_until
-from harness.postgres import SUPERUSER, USER, Postgres, ask
+from harness.postgres import SUPERUSER, USER, Postgres, ask, program, run
 from harness.replicated import Replicated
 from harness.resp import ReplyError
+from test_sql import under
 
 pytestmark = pytest.mark.xdist_group("postgresql_faults")
 
@@ -178,3 +180,47 @@ def test_a_full_disk_of_the_server_refuses_what_needs_room_and_nothing_is_lost(r
         daemon.stop()
         own.sql("DROP DATABASE shop_small")
         own.sql("DROP TABLESPACE small")
+
+
+def test_what_fails_behind_a_commit_does_not_undo_it(rig, database):
+    """Behind COMMIT, in the same trip, what SQL may have left to the session is cleaned up."""
+    client = rig.daemon(store=database.uri).client()
+    client("SQL", "CREATE TABLE counter(n int)")
+    token = client.token("counter")
+    client(*under(token, "counter", "INSERT INTO counter VALUES(0)"))
+    database.sql("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_advisory_unlock_all() FROM PUBLIC",
+                 user=SUPERUSER)
+    for number in range(1, 4):
+        client(*under(token, "counter", "UPDATE counter SET n = n + 1"))
+        assert database.sql("SELECT n FROM stockade_sql.counter") == [(number,)]
+
+
+def near_wrap_around(server):
+    """It has 38 million transaction ids left, and each transaction that takes one warns. Its
+    vacuum, which would free them, comes to one of its databases only, and then not for days."""
+    server.shut_down()
+    server.settings.update(autovacuum=True, autovacuum_naptime=2_147_483,
+                           autovacuum_freeze_max_age=2_000_000_000)
+    xids = 2**31 - 38_000_000
+    run(program("pg_resetwal"), "-x", str(xids), server.data)
+    commits = server.data / "pg_xact" / f"{xids >> 20:04X}"
+    commits.write_bytes(bytes(32 * 8192))
+    if USER:
+        shutil.chown(commits, USER, USER)
+    server.start()
+
+
+def test_other_warnings_than_a_standbys_do_not_put_a_commit_in_doubt(rig):
+    own = Postgres(rig)
+    database = own.database()
+    client = rig.daemon(store=database.uri).client()
+    token = client.token("sku:1")
+    near_wrap_around(own)
+    wait_until(lambda: not isinstance(client.ask("ACQUIRE", "sku:2", 60000), ReplyError),
+               "the daemon has found its database", 15)
+    assert client.fenced(token, "SET", "sku:1", "1") == "OK"
+    assert client("GET", "sku:1") == b"1"
+    assert client.token("sku:3") > token  # a new name takes its transaction id in COMMIT's trip
+    with contextlib.closing(database.connect()) as user:
+        ask(user, "CREATE TABLE mine()")
+        assert "must be vacuumed within" in user.notices[0]
