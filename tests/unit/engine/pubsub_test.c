@@ -135,7 +135,7 @@ WORLD_TEST(names_become_json_whatever_their_bytes)
     } cases[] = {
         {"plain", "plain"},
         {"a\"b\\c/d", "a\\\"b\\\\c/d"},
-        {"\n\t\x01\x1f\x7f", "\\u000a\\u0009\\u0001\\u001f\x7f"},
+        {"\n\t\x01\x1f\x7f", "\\u000a\\u0009\\u0001\\u001f\\u007f"},
         {"\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80", "\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80"},
         {"\xed\x9f\xbf\xf4\x8f\xbf\xbf\xee\x80\x80", "\xed\x9f\xbf\xf4\x8f\xbf\xbf\xee\x80\x80"},
         {"\xc3\xbc\xff", "\\u00c3\\u00bc\\u00ff"},
