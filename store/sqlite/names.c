@@ -11,7 +11,7 @@ bool names_are_several(const struct stat *status)
 void names_explain(const char *path, const struct stat *status, char *why, size_t why_size)
 {
     snprintf(why, why_size,
-             "%.80s has %llu names (hard links), and would have a log for each; remove all but "
+             "%.300s has %llu names (hard links), and would have a log for each; remove all but "
              "one: find / -xdev -inum %llu",
              path, (unsigned long long)status->st_nlink, (unsigned long long)status->st_ino);
 }

@@ -638,6 +638,11 @@ bool session_admits(struct session *session, struct request *request)
     } else if (session->rights != NULL && is_over_limit(session, command, why)) {
         session->engine->counters.refused_busy++;
         resp_error(&reply, STK_BUSY, "%s", why);
+    } else if (session_only_listens(session) && !(command->flags & COMMAND_PUBSUB)) {
+        resp_error(&reply, STK_ERR,
+                   "Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
+                   "RESET are allowed in this context",
+                   command_lower(command->name, lower));
     } else if (is_part_of_refused(session, command)) {
         bool multi = (session->refused->flags & COMMAND_BEGINS) != 0;
         resp_error(&reply, multi ? STK_EXECABORT : STK_BUSY,
@@ -645,11 +650,6 @@ bool session_admits(struct session *session, struct request *request)
                          : "the login before it was refused, and so is what follows it: log in "
                            "again");
         session->engine->counters.refused_busy += !multi;
-    } else if (session_only_listens(session) && !(command->flags & COMMAND_PUBSUB)) {
-        resp_error(&reply, STK_ERR,
-                   "Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / "
-                   "RESET are allowed in this context",
-                   command_lower(command->name, lower));
     } else {
         return true;
     }

@@ -16,8 +16,8 @@ $$;
 CREATE OR REPLACE VIEW stockade.fences(resource, token, state, owner, holds, ttl_ms)
   WITH (security_barrier) AS
   SELECT stockade.text(name), token,
-    CASE stockade.state_of(token, state, ended)
-      WHEN 1 THEN 'live' WHEN 2 THEN 'released' WHEN 3 THEN 'revoked' END,
+    CASE state WHEN 1 THEN CASE WHEN token > ended THEN 'live' ELSE 'revoked' END
+      WHEN 2 THEN 'released' WHEN 3 THEN 'revoked' END,
     stockade.text(owner),
     CASE WHEN token <= ended THEN 0 ELSE holds END, ttl_ms
   FROM stockade.resource, stockade.meta WHERE state <> 0 AND stockade.may_see();
