@@ -322,6 +322,8 @@ static int64_t limit_us(void)
 {
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
     return 20 * TURN_MS * 1000;
+#elif !defined __OPTIMIZE__
+    return 3 * TURN_MS * 1000;
 #else
     return TURN_MS * 1000;
 #endif
