@@ -54,8 +54,9 @@ void table_free(struct table *table)
 
 struct table_node *table_find(const struct table *table, struct bytes name)
 {
+    if (table->count == 0)
+        return NULL;
     struct table_node *node = *chain_of(table, name);
-
     while (node != NULL && !bytes_equal(table->name_of(node), name))
         node = node->next;
     return node;

@@ -84,6 +84,8 @@ struct engine {
     struct table places;      /* lease/queue.c: those of ACQUIRE ... QUEUE */
     struct table held;        /* lease/held.c: leases that were confirmed here and have not ended */
     struct table renewals;    /* lease/renew.c: told, and still to be confirmed */
+    struct list confirming;   /* lease/renew.c: wait for the store */
+    struct timer impatience;  /* one of them waits for long */
     struct list owed;         /* lease/release.c: those that could not be released so far */
     struct earlier *earlier;  /* lease/earlier.c: those from before the start; or NULL */
     uint64_t strangers_ended; /* leases that ended here and were not known */

@@ -4,6 +4,7 @@ token, keeps the fence's row (or SQLite's write lock) for longer than the TTL, i
 nobody ends the program, and nobody else is granted. With its end all is as always."""
 
 import contextlib
+import re
 import subprocess
 import time
 
@@ -165,6 +166,19 @@ def test_a_lease_outlives_its_ttl_while_its_holder_has_sqlites_write_lock(rig, s
             assert not lease.lost.is_set() and lease.valid
         assert not lease.lost.is_set() and lease.valid
     assert other.token("s") == lease.token + 1
+
+
+def test_a_lease_of_a_short_time_is_renewed_before_one_that_can_wait(rig):
+    daemon = rig.daemon()
+    first, second = daemon.client(), daemon.client()
+    client_id = first("CLIENT", "ID")
+    token = first.token("long"), second.token("short")
+    with inside(rig.store, "short", token[1]):
+        first.send("RENEW", "long", token[0], 60000)
+        waits = re.compile(rb"^id=%d .* pending=1 " % client_id, re.M)
+        wait_until(lambda: waits.search(second("CLIENT", "LIST")), "the first one waits", 10)
+        assert second("RENEW", "short", token[1], TTL_MS) > 0
+    assert first.read() > 50000
 
 
 # Long work of the daemon's own, under the token: the writer has the row, or the file.

@@ -3,17 +3,9 @@
 
 #include <stddef.h>
 
-#include "fence/base/check.h"
-
-static const struct deed_needs needs[] = {
+const struct deed_needs deeds_table[] = {
 #define X(deed, category, keys, command, spec)                                                     \
     [DEED_##deed] = {CATEGORY_##category, keys, command, spec},
     DEEDS(X)
 #undef X
 };
-
-const struct deed_needs *deed_needs(enum deed deed)
-{
-    check(deed > DEED_NOT_SAID && deed < DEEDS_END);
-    return &needs[deed];
-}

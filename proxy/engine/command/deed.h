@@ -6,6 +6,8 @@
 #ifndef STOCKADE_ENGINE_DEED_H
 #define STOCKADE_ENGINE_DEED_H
 
+#include "fence/base/check.h"
+
 /* What a user may do with a key; a set of bits. */
 enum acl_need { ACL_READS = 1, ACL_WRITES = 2 };
 
@@ -55,6 +57,13 @@ struct deed_needs {
     const char *spec;    /* words with spaces between them */
 };
 
-const struct deed_needs *deed_needs(enum deed deed);
+extern const struct deed_needs deeds_table[DEEDS_END];
+
+/* Inline: each command asks. */
+static inline const struct deed_needs *deed_needs(enum deed deed)
+{
+    check(deed > DEED_NOT_SAID && deed < DEEDS_END);
+    return &deeds_table[deed];
+}
 
 #endif

@@ -294,11 +294,11 @@ static void set_holder(struct held *held, struct session *session)
  * a first grant was not recorded.) */
 static void warn_counter_ahead(struct engine *engine, const struct grant *grant)
 {
-    int64_t now_ms = engine_now_ms(engine);
     char name[64];
 
     if (!grant->counter_ahead || store_session(engine->options.store) != STORE_SESSION_FIRST)
         return;
+    int64_t now_ms = engine_now_ms(engine);
     if (engine->counters.grants_behind++ > 0 && now_ms - engine->behind_said_ms < WARNING_MS)
         return;
     engine->behind_said_ms = now_ms;
@@ -364,7 +364,8 @@ static void begin(struct held *held, const struct grant *grant)
     struct engine *engine = engine_of(held);
     struct history *history = engine->history;
 
-    if (history_resumed(history, grant->resource, grant->token, held->until_ms, &held->entry))
+    if (grant->by != GRANT_NEW &&
+        history_resumed(history, grant->resource, grant->token, held->until_ms, &held->entry))
         held->granted_ms = held->entry->granted_ms;
     else if (grant->by < GRANT_RENEWAL)
         history_granted(history, grant->resource, grant->token, grant->ttl_ms, grant->until_ms,

@@ -301,9 +301,10 @@ struct renewal {
     struct lease_record record;
     struct store_op op;
     struct lease_call call;
-    struct timer patience; /* while the store confirms */
-    int64_t confirm_ms;    /* since when it does */
-    bool ahead;            /* answered already, and in engine->renewals */
+    struct list waiting; /* in engine->confirming, while the store confirms */
+    int64_t confirm_ms;  /* since when it does */
+    int64_t due_ms;      /* when it will have waited for long */
+    bool ahead;          /* answered already, and in engine->renewals */
     struct table_node node;
     int64_t good_ms;          /* of one ahead: until then, as its askers were told */
     int64_t confirmed_ttl_ms; /* as the row has it now */

@@ -62,9 +62,19 @@ static void unreserve(struct stranger *stranger)
     stranger->reserved = false;
 }
 
+/* For the store's answer: see wait_until. */
+static void stop_waiting(struct renewal *renewal)
+{
+    struct engine *engine = renewal->engine;
+
+    list_remove(&renewal->waiting);
+    if (list_empty(&engine->confirming))
+        timer_stop(engine, &engine->impatience);
+}
+
 static void dispose(struct renewal *renewal)
 {
-    timer_stop(renewal->engine, &renewal->patience);
+    stop_waiting(renewal);
     free(renewal);
 }
 
@@ -178,17 +188,44 @@ static void end_ahead(struct renewal *renewal)
     dispose(renewal);
 }
 
-/* The store does not answer: is a transaction in its way? */
-static void on_patience(struct timer *timer)
-{
-    struct renewal *renewal = list_entry(timer, struct renewal, patience);
-    struct engine *engine = renewal->engine;
-    int64_t left_ms = lease_left_ms(&renewal->call, engine_now_ms(engine));
+/* Those that wait for the store have one timer together, for nearly all are answered long before it
+ * is due: it is set while there are any, and not later than the first of them is due. */
 
-    bool may_go = left_ms > 0 && store_holds_up(engine->options.store, &renewal->op) &&
-                  find_ahead(engine, renewal->resource) == NULL;
-    if (!may_go || !go_ahead(renewal, left_ms))
-        timer_set(engine, timer, engine_now_ms(engine) + PATIENCE_MS_MAX / 10);
+static void wait_until(struct renewal *renewal, int64_t due_ms)
+{
+    struct engine *engine = renewal->engine;
+
+    renewal->due_ms = due_ms;
+    if (list_empty(&engine->confirming) || due_ms < engine->impatience.node.at_ms)
+        timer_set(engine, &engine->impatience, due_ms);
+    list_append(&engine->confirming, &renewal->waiting);
+}
+
+/* The store does not answer: where a transaction is in its way, go ahead. */
+static bool may_go_ahead(struct renewal *renewal, int64_t now_ms)
+{
+    struct engine *engine = renewal->engine;
+    int64_t left_ms = lease_left_ms(&renewal->call, now_ms);
+
+    return left_ms > 0 && store_holds_up(engine->options.store, &renewal->op) &&
+           find_ahead(engine, renewal->resource) == NULL && go_ahead(renewal, left_ms);
+}
+
+static void on_impatience(struct timer *timer)
+{
+    struct engine *engine = list_entry(timer, struct engine, impatience);
+    int64_t now_ms = engine_now_ms(engine);
+    struct list all, *link;
+
+    list_init(&all);
+    list_splice(&all, &engine->confirming);
+    while ((link = list_pop(&all)) != NULL) {
+        struct renewal *renewal = list_entry(link, struct renewal, waiting);
+        if (renewal->due_ms > now_ms)
+            wait_until(renewal, renewal->due_ms);
+        else if (!may_go_ahead(renewal, now_ms))
+            wait_until(renewal, now_ms + PATIENCE_MS_MAX / 10);
+    }
 }
 
 /* Is one ahead of this one that will be confirmed in its stead? */
@@ -196,10 +233,12 @@ static bool follow(struct renewal *renewal)
 {
     struct engine *engine = renewal->engine;
     struct renewal *first = find_ahead(engine, renewal->resource);
-    int64_t left_ms = lease_left_ms(&renewal->call, engine_now_ms(engine));
 
-    if (first == NULL || first->token != renewal->token || left_ms == 0 ||
-        !store_holds_up(engine->options.store, &first->op) || !live_on(renewal, left_ms))
+    if (first == NULL || first->token != renewal->token)
+        return false;
+    int64_t left_ms = lease_left_ms(&renewal->call, engine_now_ms(engine));
+    if (left_ms == 0 || !store_holds_up(engine->options.store, &first->op) ||
+        !live_on(renewal, left_ms))
         return false;
     first->ttl_ms = renewal->ttl_ms;
     first->good_ms = engine_now_ms(engine) + left_ms;
@@ -276,8 +315,8 @@ static bool confirm(struct renewal *renewal)
         return false;
     renewal->confirm_ms = now_ms;
     if (!renewal->ahead)
-        timer_set(engine, &renewal->patience,
-                  now_ms + (patience_ms < PATIENCE_MS_MAX ? patience_ms : PATIENCE_MS_MAX));
+        wait_until(renewal,
+                   now_ms + (patience_ms < PATIENCE_MS_MAX ? patience_ms : PATIENCE_MS_MAX));
     return true;
 }
 
@@ -299,7 +338,7 @@ static void confirm_done(struct store_op *op)
     struct renewal *renewal = renewal_of(op);
     struct lease_call *call = &renewal->call;
 
-    timer_stop(renewal->engine, &renewal->patience);
+    stop_waiting(renewal);
     if (op->error != STK_OK) {
         confirm_failed(renewal);
     } else if (renewal->verdict != STK_OK) {
@@ -466,7 +505,7 @@ struct renewal *renewal_new(struct engine *engine, struct bytes resource, int64_
     renewal->resource = (struct bytes){renewal->name, resource.len};
     renewal->token = token;
     renewal->ttl_ms = ttl_ms;
-    renewal->patience.fire = on_patience;
+    list_init(&renewal->waiting);
     return renewal;
 }
 
@@ -486,11 +525,13 @@ void renewal_start(struct renewal *renewal)
 void renewals_init(struct engine *engine)
 {
     table_init(&engine->renewals, name_of);
+    list_init(&engine->confirming);
+    engine->impatience.fire = on_impatience;
 }
 
 void renewals_free(struct engine *engine)
 {
-    check(engine->renewals.count == 0);
+    check(engine->renewals.count == 0 && list_empty(&engine->confirming));
     table_free(&engine->renewals);
 }
 

@@ -340,7 +340,7 @@ void session_hand_over_queued(struct session *session, struct request *exec)
 }
 
 /* From now on its reply has a place in the order. */
-static void take_place(struct session *session, struct request *request)
+static inline void take_place(struct session *session, struct request *request)
 {
     request->started = true;
     request->started_us = session->engine->now_us;

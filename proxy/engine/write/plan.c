@@ -70,24 +70,21 @@ static size_t slot_of(const struct claim_index *index, struct bytes name)
     return (size_t)XXH3_64bits(name.data, name.len) & index->mask;
 }
 
-static struct claim_index claims_indexed(const struct claim *claims, size_t count)
+static void index_claims(struct claim_index *index)
 {
-    struct claim_index index = {.claims = claims, .count = count};
+    const struct claim *claims = index->claims;
 
-    if (count <= CLAIMS_FEW)
-        return index;
-    for (index.mask = 2 * CLAIMS_FEW; index.mask < 2 * count;)
-        index.mask *= 2;
-    index.slots = mem_zalloc(index.mask * sizeof *index.slots);
-    index.mask--;
-    for (size_t i = 0; i < count; i++) {
-        size_t slot = slot_of(&index, claims[i].resource);
-        while (index.slots[slot] != 0 &&
-               !bytes_equal(claims[index.slots[slot] - 1].resource, claims[i].resource))
-            slot = (slot + 1) & index.mask;
-        index.slots[slot] = (uint32_t)i + 1;
+    for (index->mask = 2 * CLAIMS_FEW; index->mask < 2 * index->count;)
+        index->mask *= 2;
+    index->slots = mem_zalloc(index->mask * sizeof *index->slots);
+    index->mask--;
+    for (size_t i = 0; i < index->count; i++) {
+        size_t slot = slot_of(index, claims[i].resource);
+        while (index->slots[slot] != 0 &&
+               !bytes_equal(claims[index->slots[slot] - 1].resource, claims[i].resource))
+            slot = (slot + 1) & index->mask;
+        index->slots[slot] = (uint32_t)i + 1;
     }
-    return index;
 }
 
 static bool claims_have(const struct claim_index *index, struct bytes name)
@@ -104,13 +101,18 @@ static bool claims_have(const struct claim_index *index, struct bytes name)
     return false;
 }
 
+static bool needs_claims(const struct step *step)
+{
+    return (step->command->flags & COMMAND_WRITES) && !step->unfenced;
+}
+
 /* Is there a claim for every key that the step writes? */
 static bool step_is_claimed(struct request *request, const struct step *step,
                             const struct claim_index *index)
 {
     const struct command *command = step->command;
 
-    if (!(command->flags & COMMAND_WRITES) || step->unfenced)
+    if (!needs_claims(step))
         return true;
     for (size_t i = (size_t)command->key_first; i <= step_last_key(step);
          i += (size_t)command->key_step)
@@ -126,12 +128,15 @@ static bool step_is_claimed(struct request *request, const struct step *step,
 static bool all_claimed(struct request *request, const struct step *steps, size_t count)
 {
     const struct plan *plan = &request->plan;
-    struct claim_index index = claims_indexed(plan->claims, plan->claims_count);
+    struct claim_index index = {.claims = plan->claims, .count = plan->claims_count};
     bool claimed = true;
 
+    if (index.count > CLAIMS_FEW)
+        index_claims(&index);
     for (size_t i = 0; claimed && i < count; i++)
         claimed = step_is_claimed(request, &steps[i], &index);
-    free(index.slots);
+    if (index.slots != NULL)
+        free(index.slots);
     return claimed;
 }
 
@@ -377,7 +382,7 @@ void plan_make(struct request *request)
     step->claims = plan->claims;
     step->claims_count = plan->claims_count;
     /* Of what is queued, plan_join sees the other claims, too. */
-    if (request->queued || all_claimed(request, step, 1))
+    if (request->queued || !needs_claims(step) || all_claimed(request, step, 1))
         take_fingerprint(plan);
 }
 
