@@ -30,6 +30,7 @@ struct audit {
 static const struct rule {
     const char *kind, *sql;
 } rules[] = {
+    {"schema", "SELECT NULL::bytea, what FROM (" PG_SCHEMA_CHANGES ") AS c(what, remedy, harms)"},
     {"schema", "SELECT NULL::bytea, 'stockade.meta has ' || count(*) || ' rows, not 1'"
                " FROM stockade.meta HAVING count(*) <> 1"},
     {"schema", "SELECT NULL::bytea, 'stockade.meta has no usable session: ' || session"
@@ -213,10 +214,7 @@ static const char objects[] =
     " AND NOT EXISTS(SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass"
     " AND d.objid = c.oid AND d.deptype = 'i')"
     " UNION ALL SELECT 'function', proname::text, prosrc FROM pg_proc"
-    " WHERE pronamespace = 'stockade'::regnamespace"
-    " UNION ALL SELECT 'trigger', tgname || ' on ' || tgrelid::regclass::text, NULL"
-    " FROM pg_trigger t JOIN pg_class c ON c.oid = tgrelid"
-    " WHERE relnamespace = 'stockade'::regnamespace AND NOT tgisinternal";
+    " WHERE pronamespace = 'stockade'::regnamespace";
 
 /* What stands behind the next `create` that begins a line (within lines there are texts of
  * functions). NULL: there is none. */

@@ -52,6 +52,22 @@ void reach_free(struct reach *reach)
     set_free(&reach->txn.set);
 }
 
+static bool writes(const struct pg_txn *txn)
+{
+    return txn->connection <= PG_CONNECTION_APART;
+}
+
+/* Reads go on where somebody has changed our tables; what has never been open stays closed. */
+static bool check_tables(struct pg_txn *txn, int64_t session)
+{
+    if (!writes(txn) && session != 0)
+        return true;
+    if (!pg_schema_is_ours(&txn->pg))
+        return false;
+    atomic_store(&txn->shared->harmed, false);
+    return true;
+}
+
 static bool connect(struct reach *reach)
 {
     struct pg_txn *txn = &reach->txn;
@@ -63,7 +79,7 @@ static bool connect(struct reach *reach)
     txn->sql_state = SQL_UNTRIED;
     txn->next_id = txn->ids_end = 0;
     if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_check_open(pg) || !pg_prepare(pg) ||
-        !pg_check_identity(txn, &anew))
+        !check_tables(txn, session) || !pg_check_identity(txn, &anew))
         return false;
     if (anew.why != NULL)
         log_warn(txn->shared->log, "store: %s: tokens go on above %lld%s", anew.why,
@@ -87,7 +103,10 @@ bool reach_ready(struct reach *reach)
     struct pg *pg = &reach->txn.pg;
     int64_t now_ms = clock_now_ms(&clock_monotonic);
 
-    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed) {
+    bool harmed = writes(&reach->txn) && atomic_load(&reach->txn.shared->harmed);
+
+    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed &&
+        !harmed) {
         pg_sql_make_ready(&reach->txn);
         return true;
     }

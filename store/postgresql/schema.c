@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fence/base/embed.h"
+#include "store/postgresql/statements.h"
 
 /* Of an advisory lock of the database's: one daemon makes the schema. The number only has to be
  * ours: "stockade" in ASCII. */
@@ -114,6 +115,28 @@ bool pg_schema_is_current(struct pg *pg)
 const char *pg_schema_step(int64_t version)
 {
     return version < VERSION ? steps[version] : NULL;
+}
+
+bool pg_schema_is_ours(struct pg *pg)
+{
+    char what[200], remedy[200];
+
+    if (pg->statements > 0)
+        pg_send(pg, PG_SCHEMA_HARM, NULL);
+    else
+        pg_send_text(pg, PG_SCHEMA_HARMS);
+    pg_sync(pg);
+    PGresult *result = pg_take(pg);
+    bool harmed = pg->pq.PQntuples(result) > 0;
+    if (harmed) {
+        pg_value_text(pg, result, 0, 0, what, sizeof what);
+        pg_value_text(pg, result, 0, 1, remedy, sizeof remedy);
+    }
+    pg->pq.PQclear(result);
+    bool asked = pg_end(pg);
+    if (asked && harmed)
+        text_print(pg->why, sizeof pg->why, "%s: %s", what, remedy);
+    return asked && !harmed;
 }
 
 bool pg_schema_session(struct pg *pg, int64_t *session)

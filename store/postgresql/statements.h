@@ -3,7 +3,7 @@
 #ifndef STOCKADE_STORE_POSTGRESQL_STATEMENTS_H
 #define STOCKADE_STORE_POSTGRESQL_STATEMENTS_H
 
-#include "store/postgresql/pg.h"
+#include "store/postgresql/schema.h"
 
 #define PG_ROW                                                                                     \
     "SELECT id, name, token, state::int8, type::int8, holds, ttl_ms, session, connection,"         \
@@ -24,6 +24,16 @@
     " ELSE concat('backend PID ', a.pid, ', user ', a.usename,"                                    \
     " ', application ' || nullif(a.application_name, ''), ', ' || a.state || ' since '"            \
     " || round(extract(epoch FROM clock_timestamp() - a.state_change)) || ' s') END"
+
+/* A statement that changes `count` rows of `table`; `good` is SQL for what a changed row has to be.
+ * Fewer are an error of the server's, for COMMIT comes in the same trip, and is skipped then: a
+ * trigger or a rule that somebody has made may keep rows as they are. */
+#define PG_CHANGES(table, count, good, sql)                                                        \
+    "WITH done(good) AS (" sql " RETURNING " good                                                  \
+    ") SELECT CASE WHEN count(*) FILTER (WHERE good)"                                              \
+    " <> " count " THEN concat('stockade." table ": of ', " count ", ' rows, changed as told ',"   \
+    " count(*) FILTER (WHERE good))::int4 END FROM done"
+#define PG_EACH "cardinality($1)"
 
 #define PG_STATEMENT_MAP(X)                                                                        \
     X(BEGIN, "BEGIN")                                                                              \
@@ -49,6 +59,7 @@
                 " server IS DISTINCT FROM stockade.server(),"                                      \
                 " (SELECT system_identifier FROM pg_control_system())"                             \
                 " FROM stockade.meta")                                                             \
+    X(SCHEMA_HARM, PG_SCHEMA_HARMS)                                                                \
     /* How many of these marks have gone, and no later one of the same connection is there?        \
      * Has the opening gone? */                                                                    \
     X(MARKS_GONE, "SELECT (SELECT count(*) FROM unnest($2::int8[]) AS a(n) WHERE NOT EXISTS("      \
@@ -100,52 +111,78 @@
                    " JOIN stockade.receipt t ON t.resource = r.id AND t.id = k.id")                \
     X(IDS, "SELECT nextval('stockade.resource_id')")                                               \
     /* What a working set has changed. */                                                          \
-    X(PUT_FENCES, "UPDATE stockade.resource r SET token = k.token, state = k.state,"               \
-                  " holds = k.holds, ttl_ms = k.ttl_ms, session = k.session,"                      \
-                  " connection = k.connection, anonymous = k.anonymous, owner = k.owner,"          \
-                  " changed_ms = k.changed_ms, changes = k.changes, waited = k.waited,"            \
-                  " receipts_token = k.receipts_token, type = k.type, fields = k.fields"           \
-                  " FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[],"       \
-                  " $6::int8[], $7::int8[], $8::bool[], $9::bytea[], $10::int8[], $11::int8[],"    \
-                  " $12::bool[], $13::int8[], $14::int8[], $15::int8[]) AS k(id, token, state,"    \
-                  " holds, ttl_ms, session, connection, anonymous, owner, changed_ms, changes,"    \
-                  " waited, receipts_token, type, fields)"                                         \
-                  " WHERE r.id = k.id AND r.token <= k.token")                                     \
-    X(PUT_VALUES, "UPDATE stockade.resource r SET value = k.value, type = k.type,"                 \
-                  " fields = k.fields, receipts_token = k.receipts_token"                          \
-                  " FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[])"      \
-                  " AS k(id, value, type, fields, receipts_token) WHERE r.id = k.id")              \
-    X(PUT_TYPES, "UPDATE stockade.resource r SET type = k.type, fields = k.fields,"                \
-                 " receipts_token = k.receipts_token"                                              \
-                 " FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[])"                    \
-                 " AS k(id, type, fields, receipts_token) WHERE r.id = k.id")                      \
-    X(MAKE, "INSERT INTO stockade.resource(id, name, token, state, holds, ttl_ms, session,"        \
-            " connection, anonymous, owner, changed_ms, changes, waited, receipts_token, type,"    \
-            " fields, receipts_gone, value)"                                                       \
-            " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[],"   \
-            " $6::int8[], $7::int8[], $8::int8[], $9::bool[], $10::bytea[], $11::int8[],"          \
-            " $12::int8[], $13::bool[], $14::int8[], $15::int8[], $16::int8[], $17::int8[],"       \
-            " $18::bytea[])")                                                                      \
-    X(CLEAR_FIELDS, "DELETE FROM stockade.field WHERE resource = ANY($1)")                         \
-    X(PUT_FIELDS, "INSERT INTO stockade.field(resource, field, value)"                             \
-                  " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::bytea[])"                    \
-                  " ON CONFLICT (resource, field) DO UPDATE SET value = excluded.value")           \
-    X(REMOVE_FIELDS, "DELETE FROM stockade.field f USING unnest($1::int8[], $2::bytea[])"          \
-                     " AS k(resource, field)"                                                      \
-                     " WHERE f.resource = k.resource AND f.field = k.field")                       \
-    X(PUT_RECEIPTS, "INSERT INTO stockade.receipt(resource, id, token, fingerprint, resp3,"        \
-                    " reply, written_ms) SELECT *, $7::int8 FROM unnest($1::int8[],"               \
-                    " $2::bytea[], $3::int8[], $4::int8[], $5::bool[], $6::bytea[])"               \
-                    " ON CONFLICT (resource, id) DO UPDATE SET token = excluded.token,"            \
-                    " fingerprint = excluded.fingerprint, resp3 = excluded.resp3,"                 \
-                    " reply = excluded.reply, written_ms = excluded.written_ms")                   \
-    X(REMOVE_RECEIPTS, "DELETE FROM stockade.receipt r USING unnest($1::int8[], $2::bytea[])"      \
-                       " AS k(resource, id) WHERE r.resource = k.resource AND r.id = k.id")        \
-    X(RETIRE, "INSERT INTO stockade.retired(resource, token, retired_ms)"                          \
-              " SELECT *, $3::int8 FROM unnest($1::int8[], $2::int8[])")                           \
+    X(PUT_FENCES,                                                                                  \
+      PG_CHANGES("resource", PG_EACH, "r.token = k.token AND r.state = k.state",                   \
+                 "UPDATE stockade.resource r SET token = k.token, state = k.state,"                \
+                 " holds = k.holds, ttl_ms = k.ttl_ms, session = k.session,"                       \
+                 " connection = k.connection, anonymous = k.anonymous, owner = k.owner,"           \
+                 " changed_ms = k.changed_ms, changes = k.changes, waited = k.waited,"             \
+                 " receipts_token = k.receipts_token, type = k.type, fields = k.fields"            \
+                 " FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::int8[],"        \
+                 " $6::int8[], $7::int8[], $8::bool[], $9::bytea[], $10::int8[], $11::int8[],"     \
+                 " $12::bool[], $13::int8[], $14::int8[], $15::int8[]) AS k(id, token, state,"     \
+                 " holds, ttl_ms, session, connection, anonymous, owner, changed_ms, changes,"     \
+                 " waited, receipts_token, type, fields)"                                          \
+                 " WHERE r.id = k.id AND r.token <= k.token"))                                     \
+    X(PUT_VALUES,                                                                                  \
+      PG_CHANGES("resource", PG_EACH, "true",                                                      \
+                 "UPDATE stockade.resource r SET value = k.value, type = k.type,"                  \
+                 " fields = k.fields, receipts_token = k.receipts_token"                           \
+                 " FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[])"       \
+                 " AS k(id, value, type, fields, receipts_token) WHERE r.id = k.id"))              \
+    X(PUT_TYPES, PG_CHANGES("resource", PG_EACH, "true",                                           \
+                            "UPDATE stockade.resource r SET type = k.type, fields = k.fields,"     \
+                            " receipts_token = k.receipts_token"                                   \
+                            " FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[])"         \
+                            " AS k(id, type, fields, receipts_token) WHERE r.id = k.id"))          \
+    X(MAKE,                                                                                        \
+      PG_CHANGES(                                                                                  \
+          "resource", PG_EACH, "true",                                                             \
+          "INSERT INTO stockade.resource(id, name, token, state, holds, ttl_ms, session,"          \
+          " connection, anonymous, owner, changed_ms, changes, waited, receipts_token, type,"      \
+          " fields, receipts_gone, value)"                                                         \
+          " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::int8[], $4::int8[], $5::int8[],"     \
+          " $6::int8[], $7::int8[], $8::int8[], $9::bool[], $10::bytea[], $11::int8[],"            \
+          " $12::int8[], $13::bool[], $14::int8[], $15::int8[], $16::int8[], $17::int8[],"         \
+          " $18::bytea[])"))                                                                       \
+    X(CLEAR_FIELDS,                                                                                \
+      PG_CHANGES("field", "(SELECT count(*) FROM stockade.field WHERE resource = ANY($1))",        \
+                 "true", "DELETE FROM stockade.field WHERE resource = ANY($1)"))                   \
+    X(PUT_FIELDS,                                                                                  \
+      PG_CHANGES("field", PG_EACH, "true",                                                         \
+                 "INSERT INTO stockade.field(resource, field, value)"                              \
+                 " SELECT * FROM unnest($1::int8[], $2::bytea[], $3::bytea[])"                     \
+                 " ON CONFLICT (resource, field) DO UPDATE SET value = excluded.value"))           \
+    X(REMOVE_FIELDS,                                                                               \
+      PG_CHANGES("field",                                                                          \
+                 "(SELECT count(*) FROM unnest($1, $2) AS k(resource, field) JOIN stockade.field " \
+                 "USING (resource, field))",                                                       \
+                 "true",                                                                           \
+                 "DELETE FROM stockade.field f USING unnest($1::int8[], $2::bytea[])"              \
+                 " AS k(resource, field)"                                                          \
+                 " WHERE f.resource = k.resource AND f.field = k.field"))                          \
+    X(PUT_RECEIPTS,                                                                                \
+      PG_CHANGES("receipt", PG_EACH, "true",                                                       \
+                 "INSERT INTO stockade.receipt(resource, id, token, fingerprint, resp3,"           \
+                 " reply, written_ms) SELECT *, $7::int8 FROM unnest($1::int8[],"                  \
+                 " $2::bytea[], $3::int8[], $4::int8[], $5::bool[], $6::bytea[])"                  \
+                 " ON CONFLICT (resource, id) DO UPDATE SET token = excluded.token,"               \
+                 " fingerprint = excluded.fingerprint, resp3 = excluded.resp3,"                    \
+                 " reply = excluded.reply, written_ms = excluded.written_ms"))                     \
+    X(REMOVE_RECEIPTS,                                                                             \
+      PG_CHANGES("receipt",                                                                        \
+                 "(SELECT count(*) FROM unnest($1, $2) AS k(resource, id) JOIN stockade.receipt "  \
+                 "USING (resource, id))",                                                          \
+                 "true",                                                                           \
+                 "DELETE FROM stockade.receipt r USING unnest($1::int8[], $2::bytea[])"            \
+                 " AS k(resource, id) WHERE r.resource = k.resource AND r.id = k.id"))             \
+    X(RETIRE, PG_CHANGES("retired", PG_EACH, "true",                                               \
+                         "INSERT INTO stockade.retired(resource, token, retired_ms)"               \
+                         " SELECT *, $3::int8 FROM unnest($1::int8[], $2::int8[])"))               \
     /* What became of a transaction: its mark is there, or never will be. */                       \
-    X(MARK, "INSERT INTO stockade.mark(session, number, written_ms, void)"                         \
-            " VALUES($1, $2, $3, false)")                                                          \
+    X(MARK, PG_CHANGES("mark", "1", "NOT void",                                                    \
+                       "INSERT INTO stockade.mark(session, number, written_ms, void)"              \
+                       " VALUES($1, $2, $3, false)"))                                              \
     X(MARK_VOID, "INSERT INTO stockade.mark(session, number, written_ms, void)"                    \
                  " VALUES($1, $2, $3, true)"                                                       \
                  " ON CONFLICT (session, number) DO UPDATE SET void = mark.void"                   \

@@ -5,7 +5,11 @@
 
 #include "fence/base/check.h"
 #include "store/postgresql/changes.h"
+#include "store/postgresql/schema.h"
 #include "store/postgresql/statements.h"
+
+/* invalid_text_representation: PG_CHANGES */
+#define NOT_ALL "22P02"
 
 enum { MARKS_KEPT = 256 }; /* of a connection, or fewer */
 
@@ -115,8 +119,12 @@ enum pg_ended pg_commit_take(struct pg_txn *txn)
             pg_drop(pg);
         return PG_COMMITTED;
     }
-    if (pg->conn != NULL && pg->decision == PG_DENIED)
-        return is_passing(pg) ? PG_AGAIN : PG_NOT;
+    if (pg->conn != NULL && pg->decision == PG_DENIED) {
+        bool passing = is_passing(pg);
+        if (strcmp(pg->sqlstate, NOT_ALL) == 0) /* the next connection finds out why */
+            pg_drop(pg);
+        return passing ? PG_AGAIN : PG_NOT;
+    }
     pg_drop(pg);
     txn->begun = false;
     return txn->mark != 0 ? PG_UNKNOWN : PG_NOT;
@@ -128,6 +136,10 @@ enum pg_ended pg_commit(struct pg_txn *txn)
         pg_roll_back(txn);
         return txn->kind == PG_READS ? PG_COMMITTED : PG_NOT;
     }
+    /* What has gone past the set has counted no rows. Whoever makes a trigger on a table waits for
+     * those who have written to it. */
+    if (txn->kind == PG_ALONE && txn->wrote && !pg_schema_is_ours(&txn->pg))
+        return PG_NOT;
     pg_commit_send(txn);
     return pg_commit_take(txn);
 }
@@ -145,9 +157,9 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
     pg_sync(pg);
     pg_skip(pg, 1);
     PGresult *result = pg_take(pg);
-    if (result != NULL)
-        is_void = pg_value_bool(&txn->pg, result, 0, 0);
-    bool known = result != NULL;
+    bool known = pg->pq.PQntuples(result) == 1;
+    if (known)
+        is_void = pg_value_bool(pg, result, 0, 0);
     txn->pg.pq.PQclear(result);
     bool good = pg_end(pg) && known && pg->decision == PG_DECIDED;
     if (!good && pg->conn != NULL)

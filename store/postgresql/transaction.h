@@ -75,6 +75,7 @@ struct pg_shared {
     struct {
         atomic_int_least64_t mark, at_ms;
     } told[PG_WRITING_CONNECTIONS];
+    atomic_bool harmed; /* somebody has changed our tables: pg_schema_is_ours */
     atomic_bool unsafe; /* the server has fsync = off */
     atomic_bool lost;   /* the outcome of a commit will never be known */
     struct pg_clock clock;

@@ -472,7 +472,8 @@ static bool open_it(struct pg_transfer *transfer)
     struct pg *pg = &transfer->pg;
 
     if (!pg_connect(pg) || !pg_run(pg, setup) ||
-        !(transfer->use == TRANSFER_FILL ? pg_schema_prepare(pg) : pg_schema_is_current(pg)))
+        !(transfer->use == TRANSFER_FILL ? pg_schema_prepare(pg) : pg_schema_is_current(pg)) ||
+        !pg_schema_is_ours(pg))
         return explain(transfer);
     PGresult *result =
         query(transfer, "SELECT concat('database ', system_identifier, '/',"

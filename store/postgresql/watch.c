@@ -232,6 +232,23 @@ static bool do_chores(struct pg_watch *watch)
     return pg_end(&txn->pg) && look_at_snapshots(watch);
 }
 
+/* A trigger that somebody makes now may alter what we write, without a trace in our own statements'
+ * results. */
+static bool look_at_tables(struct pg_watch *watch)
+{
+    struct pg *pg = &watch->reach.txn.pg;
+    int64_t now_ms = clock_now_ms(&clock_monotonic);
+
+    if (now_ms < watch->tables_ms)
+        return true;
+    watch->tables_ms = now_ms + REST_MS;
+    bool ours = pg_schema_is_ours(pg);
+    if (pg->conn == NULL || pg->failed)
+        return false;
+    atomic_store(&watch->reach.txn.shared->harmed, !ours);
+    return true;
+}
+
 static bool is_stopping(struct pg_watch *watch)
 {
     pthread_mutex_lock(&watch->lock);
@@ -262,7 +279,7 @@ static void *watch_main(void *context)
         if (pg->conn == NULL)
             watch->listening = false;
         bool good = reach_ready(&watch->reach) && (watch->listening || listen_for(watch)) &&
-                    notify(watch) && look_at_blockers(watch);
+                    notify(watch) && look_at_blockers(watch) && look_at_tables(watch);
         int64_t now_ms = clock_now_ms(&clock_monotonic);
         if (good && now_ms >= watch->chores_ms) {
             watch->chores_ms = now_ms + CHORES_MS;

@@ -31,6 +31,7 @@ struct pg_watch {
     bool blocked;           /* operations wait for rows */
     int64_t look_ms;        /* when they are looked at next, */
     int64_t chores_ms;      /* and the chores done */
+    int64_t tables_ms;      /* when they are looked at again */
     int64_t snapshot;       /* the oldest one's transaction id, */
     int64_t snapshot_at_ms; /* since when it is the oldest */
 

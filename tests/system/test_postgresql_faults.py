@@ -224,3 +224,126 @@ def test_other_warnings_than_a_standbys_do_not_put_a_commit_in_doubt(rig):
     with contextlib.closing(database.connect()) as user:
         ask(user, "CREATE TABLE mine()")
         assert "must be vacuumed within" in user.notices[0]
+
+
+# What somebody has done to Stockade's own tables.
+
+THEIRS = """
+CREATE FUNCTION public.swallow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE FUNCTION public.raise() RETURNS trigger LANGUAGE plpgsql AS
+  'BEGIN NEW.token := NEW.token + 5; RETURN NEW; END'"""
+SWALLOWS = "CREATE TRIGGER theirs BEFORE INSERT OR UPDATE ON stockade.{} FOR EACH ROW EXECUTE " \
+           "FUNCTION public.swallow()"
+NO_TRIGGER = "DROP TRIGGER theirs ON stockade.{}"
+# What writes into each table, as the only one of these that does; but `mark` and `resource`, into
+# which all do.
+WRITES = {
+    "resource": ("ACQUIRE", "new", 60000),
+    "mark": ("FENCED", "<kept>", "SET", "kept", "1"),
+    "field": ("FENCED", "<hash>", "HSET", "hash", "field", "1"),
+    "receipt": ("FENCED", "<kept>", "ID", "once", "SET", "kept", "1"),
+    "retired": ("RELEASE", "kept", "<kept>"),
+}
+CHANGES = {  # what is done, what is said, and what undoes it
+    "a trigger that alters": (
+        "CREATE TRIGGER theirs BEFORE INSERT OR UPDATE ON stockade.resource FOR EACH ROW EXECUTE "
+        "FUNCTION public.raise()",
+        "the trigger theirs on stockade.resource is not Stockade's: DROP TRIGGER theirs",
+        NO_TRIGGER.format("resource")),
+    "a rule": (
+        "CREATE RULE theirs AS ON DELETE TO stockade.retired DO INSTEAD NOTHING",
+        "the rule theirs on stockade.retired is not Stockade's: DROP RULE theirs",
+        "DROP RULE theirs ON stockade.retired"),
+    "row level security": (
+        "ALTER TABLE stockade.field ENABLE ROW LEVEL SECURITY",
+        "stockade.field has row level security: ALTER TABLE stockade.field DISABLE",
+        "ALTER TABLE stockade.field DISABLE ROW LEVEL SECURITY"),
+    "a child": (
+        "CREATE TABLE public.child() INHERITS (stockade.receipt)",
+        "the table public.child inherits from stockade.receipt: ALTER TABLE public.child NO",
+        "DROP TABLE public.child"),
+    "no log": (
+        "ALTER TABLE stockade.mark SET UNLOGGED",
+        "stockade.mark is unlogged: a crash of the server would empty it: ALTER TABLE",
+        "ALTER TABLE stockade.mark SET LOGGED"),
+    "a column": (
+        "ALTER TABLE stockade.audit ADD theirs int GENERATED ALWAYS AS (1) STORED",
+        "the table stockade.audit was altered: undo that",
+        "ALTER TABLE stockade.audit DROP theirs"),
+    "a key": (
+        "ALTER TABLE stockade.retired DROP CONSTRAINT retired_pkey",
+        "the table stockade.retired was altered: undo that",
+        "ALTER TABLE stockade.retired ADD PRIMARY KEY(number)"),
+}
+
+
+def writes(client):
+    """A new name: whoever has a lease may be answered without a write."""
+    return not isinstance(client.ask("ACQUIRE", time.monotonic_ns(), 60000), ReplyError)
+
+
+def test_a_trigger_that_swallows_what_is_written_is_told_at_once(rig, database):
+    """Nothing that was not recorded is acknowledged, also by a daemon that has been at work."""
+    database.sql(THEIRS, user=SUPERUSER)
+    daemon = rig.daemon(store=database.uri)
+    client = daemon.client()
+    tokens = {f"<{name}>": client.token(name) for name in ("kept", "hash")}
+    client.fenced(tokens["<kept>"], "ID", "first", "SET", "kept", "0")
+    for table, command in WRITES.items():
+        database.sql(SWALLOWS.format(table), user=SUPERUSER)
+        client.refused("STORE", *[tokens.get(word, word) for word in command],
+                       text=f"the trigger theirs on stockade.{table} is not Stockade's: DROP")
+        assert client("GET", "kept") == b"0"  # reads go on
+        database.sql(NO_TRIGGER.format(table), user=SUPERUSER)
+        wait_until(lambda: writes(client), "it goes on", 15)
+    assert client("HLEN", "hash") == 0
+    assert client.fenced(tokens["<kept>"], "SET", "kept", "1") == "OK"
+    assert "the trigger theirs on stockade.mark" in daemon.log()
+
+
+def test_a_trigger_that_keeps_rows_from_being_removed_stops_that(rig, database):
+    database.sql(THEIRS, user=SUPERUSER)
+    client = rig.daemon("--unfenced-writes", "allow", store=database.uri).client()
+    for command in ("HDEL", "hash", "field"), ("DEL", "hash"), ("FLUSHALL",):
+        assert client("HSET", "hash", "field", "1") == 1
+        database.sql("CREATE TRIGGER theirs BEFORE DELETE ON stockade.field FOR EACH ROW EXECUTE "
+                     "FUNCTION public.swallow()", user=SUPERUSER)
+        client.refused("STORE", *command, text="the trigger theirs on stockade.field is not")
+        assert client("HLEN", "hash") == 1
+        database.sql(NO_TRIGGER.format("field"), user=SUPERUSER)
+        wait_until(lambda: not isinstance(client.ask(*command), ReplyError), "it goes on", 15)
+        assert client("HLEN", "hash") == 0
+
+
+def test_a_trigger_that_alters_what_is_written_stops_writes_within_a_second(rig, database):
+    do, said, undo = CHANGES["a trigger that alters"]
+    database.sql(THEIRS, user=SUPERUSER)
+    daemon = rig.daemon(store=database.uri)
+    client = daemon.client()
+    assert writes(client)
+    database.sql(do, user=SUPERUSER)
+    wait_until(lambda: not writes(client), "it is seen", 5)
+    client.refused("STORE", "ACQUIRE", "new", 60000, text=said)
+    assert client.ask("GET", "new") is None and said in daemon.log()
+    database.sql(undo, user=SUPERUSER)
+    wait_until(lambda: writes(client), "it goes on", 15)
+
+
+def test_each_change_of_stockades_tables_is_named_and_stops_writes(rig, database, maintenance):
+    database.sql(THEIRS, user=SUPERUSER)
+    rig.daemon(store=database.uri).client().token("sku:1")  # makes the schema
+    for do, *_ in CHANGES.values():
+        database.sql(do, user=SUPERUSER)
+    found = maintenance.run("check", "--store", database.uri).stdout
+    for _, said, _ in CHANGES.values():
+        assert f"schema: {said.split(': ')[0]}" in found, (said, found)
+    for command in (["backup", rig.folder / "copy", "--store", database.uri],
+                    ["move", "--from", database.uri, "--to", f"sqlite:{rig.folder}/new.db"]):
+        done = maintenance.run(*command)
+        assert done.returncode == 1 and "is not Stockade's: DROP" in done.stderr, done.stderr
+    client = rig.daemon(store=database.uri).client()
+    for _, said, undo in CHANGES.values():
+        told = client.ask("ACQUIRE", "new", 60000)
+        assert isinstance(told, ReplyError) and told.code == "STORE", said
+        database.sql(undo, user=SUPERUSER)
+    wait_until(lambda: writes(client), "it goes on", 15)
