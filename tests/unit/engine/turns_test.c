@@ -2,7 +2,9 @@
 /* No command holds the loop for long, however large its arguments: beyond receiving its bytes and
  * copying them once, no turn takes more than TURN_MS of the thread's processor time. Each row of
  * the table of commands has a case here, or several. A case is measured against a command of the
- * same words that does nothing. What runs on the store's threads does not count. */
+ * same words that does nothing. What runs on the store's threads does not count.
+ * STOCKADE_TURNS=full: each case in full, which takes long; else a fraction of it.
+ * STOCKADE_TURNS=full: at full size, as the slow suite has it; else a fraction of that. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,6 +20,7 @@
 
 enum {
     TURN_MS = 20,
+    QUICK_PART = 8,
     REPEATS = 4,
     CHUNK = 64 << 10, /* what a read of a socket brings */
     WORDS_MAX = 1 << 20,
@@ -43,6 +46,18 @@ struct rig {
     struct client clients[CLIENTS_MAX + 1];
     int64_t longest_us;
 };
+
+static bool is_full(void)
+{
+    const char *asked = getenv("STOCKADE_TURNS");
+    return asked != NULL && strcmp(asked, "full") == 0;
+}
+
+/* So much of a full size as is used. */
+static size_t part_of(size_t full)
+{
+    return is_full() ? full : full / QUICK_PART;
+}
 
 static int64_t cpu_us(void)
 {
@@ -262,10 +277,12 @@ static bool may_be_many(struct bytes name)
 static struct buf request_of(const struct turn_case *one, const char *name)
 {
     struct buf body = {0}, all = {0};
-    size_t count = 0, weight = 0, large = one->large == 0 ? VALUE_MAX : one->large;
+    size_t count = 0, weight = 0, large = one->large == 0 ? part_of(VALUE_MAX) : one->large;
     size_t first = strcspn(one->words, " ");
     struct bytes own = {one->words, first};
-    size_t most = may_be_many(own) || one->over ? WORDS_MAX : COMMAND_WORDS_MAX;
+    bool many = may_be_many(own) || one->over;
+    size_t most = many ? part_of(WORDS_MAX) : COMMAND_WORDS_MAX;
+    size_t weight_max = part_of(REQUEST_MAX);
     size_t last = one->last == NULL ? 0 : 2;
 
     add_word(&body, &count, &weight, name != NULL ? bytes_of(name) : own);
@@ -273,7 +290,7 @@ static struct buf request_of(const struct turn_case *one, const char *name)
                           0, large));
     for (size_t i = 0; one->more != NULL && (one->times == 0 || i < one->times); i++) {
         size_t was = body.len, words = count, room = weight;
-        if (count + words_in(one->more) + last > most || weight + 2048 > REQUEST_MAX ||
+        if (count + words_in(one->more) + last > most || weight + 2048 > weight_max ||
             !add_words(&body, &count, &weight, one->more, i, large)) {
             body.len = was;
             count = words;
@@ -282,7 +299,7 @@ static struct buf request_of(const struct turn_case *one, const char *name)
         }
     }
     assert_true(add_words(&body, &count, &weight, one->last, 0, large));
-    while (one->fill != NULL && count + words_in(one->fill) <= most && weight + 2048 <= REQUEST_MAX)
+    while (one->fill != NULL && count + words_in(one->fill) <= most && weight + 2048 <= weight_max)
         assert_true(add_words(&body, &count, &weight, one->fill, 0, large));
     buf_printf(&all, "*%zu\r\n", count);
     buf_append_bytes(&all, buf_bytes(&body));
@@ -505,7 +522,7 @@ static struct acl *many_users(void)
     char why[ACL_WHY_SIZE];
 
     buf_append_text(&text, "user default on nopass ~* &* +@all\n");
-    for (int i = 0; i < MANY_USERS; i++)
+    for (int i = 0; i < (int)part_of(MANY_USERS); i++)
         buf_printf(&text, "user u%d on #%064d ~sku:* +@read\n", i, i);
     struct acl *acl = acl_parse(buf_bytes(&text), commands, commands_count, why);
     buf_free(&text);
@@ -516,18 +533,19 @@ static struct acl *many_users(void)
 TEST(no_command_holds_the_loop_however_much_there_is_to_tell)
 {
     struct rig *rig = rig_new(true, many_users());
+    size_t clients = part_of(CLIENTS_MAX);
 
-    for (size_t i = 1; i < CLIENTS_MAX; i++)
+    for (size_t i = 1; i < clients; i++)
         connect_client(rig, i);
-    for (size_t i = 0; i < MANY_GRANTS; i++) {
+    for (size_t i = 0; i < part_of(MANY_GRANTS); i++) {
         say(rig, 0, "ACQUIRE k 60000");
         say(rig, 0, "REVOKE k");
         say(rig, 0, "FENCED 1 SET k v");
     }
     say(rig, 0, "ACQUIRE w 600000");
-    for (size_t i = 1; i < CLIENTS_MAX / 2; i++)
+    for (size_t i = 1; i < clients / 2; i++)
         send_bytes(rig, i, bytes_of("ACQUIRE w 60000 WAIT 600000\r\n"));
-    for (size_t i = CLIENTS_MAX / 2; i < CLIENTS_MAX; i++) {
+    for (size_t i = clients / 2; i < clients; i++) {
         struct buf line = {0};
         buf_append_text(&line, "SUBSCRIBE");
         for (int j = 0; j < 18; j++)
