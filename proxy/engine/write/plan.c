@@ -106,6 +106,12 @@ static bool needs_claims(const struct step *step)
     return (step->command->flags & COMMAND_WRITES) && !step->unfenced;
 }
 
+/* As is usual in a transaction. */
+static bool is_own_claim(const struct step *step, struct bytes name)
+{
+    return step->claims_count > 0 && bytes_equal(step->claims[0].resource, name);
+}
+
 /* Is there a claim for every key that the step writes? */
 static bool step_is_claimed(struct request *request, const struct step *step,
                             const struct claim_index *index)
@@ -116,7 +122,7 @@ static bool step_is_claimed(struct request *request, const struct step *step,
         return true;
     for (size_t i = (size_t)command->key_first; i <= step_last_key(step);
          i += (size_t)command->key_step)
-        if (!claims_have(index, step->argv[i])) {
+        if (!is_own_claim(step, step->argv[i]) && !claims_have(index, step->argv[i])) {
             request->refused_name = step->argv[i];
             return plan_refuse(request, STK_NOTOKEN, "no token was presented for key '%.*s'",
                                BYTES_CUT(step->argv[i], 64));

@@ -3,7 +3,6 @@
  * copying them once, no turn takes more than TURN_MS of the thread's processor time. Each row of
  * the table of commands has a case here, or several. A case is measured against a command of the
  * same words that does nothing. What runs on the store's threads does not count.
- * STOCKADE_TURNS=full: each case in full, which takes long; else a fraction of it.
  * STOCKADE_TURNS=full: at full size, as the slow suite has it; else a fraction of that. */
 #include <stdlib.h>
 #include <string.h>
