@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names, owners, reasons and values that anybody may have chosen draw nothing on a terminal, whichever
-command prints them: no control character of theirs, and none that turns a line around, arrives."""
+"""Names, owners, reasons and values that anybody may have chosen draw nothing on a terminal,
+whichever command prints them: no control character of theirs, and none that turns a line around,
+arrives."""
 
 import contextlib
 import json
@@ -38,8 +39,8 @@ def on_terminal(env, *words):
 def harmful(said):
     """What of it a terminal would obey, or lay out in another order."""
     said = OWN.sub(b"\n", said)
-    return re.findall(rb"[\0-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]|\xf3\xa0",
-                      said) + ([] if said.decode("utf-8", "ignore").encode() == said else [said])
+    return re.findall(rb"[\0-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]"
+                      rb"|\xf3\xa0", said) + ([] if said.decode("utf-8", "ignore").encode() == said else [said])
 
 
 @pytest.fixture
@@ -68,9 +69,11 @@ def commands(daemon, rig, log, audit):
         for words in (["get", key], ["get", key, "--json"], ["get", key + "h"],
                       ["get", key + "h", "--json"], ["get", key + "h", "--field", key],
                       ["set", key, key, "--wait", "0"], ["set", key, key, "--token", "9"],
-                      ["take", key, "1", "--wait", "0"], ["take", key, key], ["lease", key], ["lease", key, "--json"],
+                      ["take", key, "1", "--wait", "0"], ["take", key, key],
+                      ["lease", key], ["lease", key, "--json"],
                       ["lease", key + "x"], ["leases"], ["leases", "--json"], ["leases", key],
-                      ["revoke", key + "x"], ["why", key], ["why", key, "--json"], ["why", key + "h"],
+                      ["revoke", key + "x"], ["why", key], ["why", key, "--json"],
+                      ["why", key + "h"],
                       ["why", key + "h", "--log", log], ["why", key + "h", "--audit", audit],
                       ["lock", key, "--wait", "0", "--", "true"], ["guard", "list"],
                       ["guard", "create", key], ["guard", "drop", key, "--store", store],
@@ -81,7 +84,8 @@ def commands(daemon, rig, log, audit):
                       ["move", "--from", key, "--to", store], ["audit", "verify", key],
                       ["audit", "verify", audit], ["audit", "verify", audit, "--json"],
                       ["replay", "--orders", key], ["demo", "oversell", key],
-                      ["demo", "basket", "--store", key], ["why", "--log", key], [key], ["--" + key],
+                      ["demo", "basket", "--store", key], ["why", "--log", key], [key],
+                      ["--" + key],
                       ["get", "--" + key, "k"], ["-u", key, "get", "k"], ["help", key],
                       ["--password-file", key, "get", "k"], ["-u", f"sqlite:{key}/k", "get", "k"]):
             yield words

@@ -5,7 +5,6 @@ holds with every lease service is in test_lease_services.py."""
 import re
 import select
 import signal
-import time
 
 import pytest
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the store confirms of a lease, the daemon's memory knows: after a restart, after an expiry that
-was none, and where the store takes nothing as a connection closes."""
+"""What the store confirms of a lease, the daemon's memory knows: after a restart, after an expiry
+that was none, and where the store takes nothing as a connection closes."""
 
 import contextlib
 import json

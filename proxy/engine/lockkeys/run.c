@@ -404,16 +404,16 @@ static void on_all_seen(struct lock_run *run)
     run->ok = !takes && mine == run->count;
     bool goes_on = run->verb == LOCK_REVOKE || run->ok || (run->form->flags & LOCK_EACH) ||
                    (run->verb == LOCK_GIVE && locked == 0);
-    if (takes && (run->request->session == NULL || take_none(run)))
+    bool ends = takes ? run->request->session == NULL || take_none(run)
+                      : run->verb == LOCK_LOOK || !goes_on;
+    if (ends)
         finish(run);
-    else if (takes && !has_room(run, why))
-        fail(run, STK_BUSY, why, NULL);
-    else if (takes && may_take(run))
-        take(run);
-    else if (!takes && run->verb != LOCK_LOOK && goes_on)
-        next(run);
     else if (!takes)
-        finish(run);
+        next(run);
+    else if (!has_room(run, why))
+        fail(run, STK_BUSY, why, NULL);
+    else if (may_take(run))
+        take(run);
 }
 
 static void on_seen(struct lease_view *view)

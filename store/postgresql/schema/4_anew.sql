@@ -2,9 +2,9 @@
 -- A server that may stand on older data than what was served before: promoted, restored, copied, or
 -- started anew on a base backup. Released steps are never edited (schema.c).
 
--- `server`: who served the store last. `ended`: no token up to this one lives. It ends all leases at
--- once, however many there are and whoever has their rows locked; a row may say `live` (1) until its
--- next grant.
+-- `server`: who served the store last. `ended`: no token up to this one lives. It ends all leases
+-- at once, however many there are and whoever has their rows locked; a row may say `live` (1) until
+-- its next grant.
 ALTER TABLE stockade.meta ADD COLUMN server text, ADD COLUMN ended int8 NOT NULL DEFAULT 0;
 
 -- The state that counts.
@@ -109,8 +109,8 @@ BEGIN
       HINT = 'DELETE the rows whose tokens you have presented.';
   WHEN 'STORE' THEN
     RAISE EXCEPTION USING ERRCODE = 'ST006',
-      MESSAGE = 'STORE this server or database has not served the store before: it was started anew, '
-                'promoted, restored or copied',
+      MESSAGE = 'STORE this server or database has not served the store before: it was started '
+                'anew, promoted, restored or copied',
       HINT = 'A stockaded that works on it looks at it within a second, and then all goes on.';
   END CASE;
 END

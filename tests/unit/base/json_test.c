@@ -17,8 +17,8 @@ static const struct {
     {BYTES_LITERAL("\xdf\xbf\xef\xbf\xbf\xf4\x8f\xbf\xbf"),
      "\"\xdf\xbf\xef\xbf\xbf\xf4\x8f\xbf\xbf\""},
     /* What people may not be shown: CSI as one character, right-to-left, a tag. */
-    {BYTES_LITERAL("\xc2\x9b\xe2\x80\xae\xf3\xa0\x81\x81\xc2\xa0"),
-     "\"\\u009b\\u202e\\udb40\\udc41\xc2\xa0\""},
+    {BYTES_LITERAL("\xc2\x9b\xe2\x80\xae\xe2\x80\xac\xf3\xa0\x81\x81\xc2\xa0"),
+     "\"\\u009b\\u202e\\u202c\\udb40\\udc41\xc2\xa0\""},
     /* With one byte that is not UTF-8, all bytes from 0x80 on are shown by number. */
     {BYTES_LITERAL("\xc3\xa4\xff"), "\"\\u00c3\\u00a4\\u00ff\""},
     {BYTES_LITERAL("\xc3"), "\"\\u00c3\""},                                  /* cut off */
