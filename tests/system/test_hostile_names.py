@@ -39,8 +39,9 @@ def on_terminal(env, *words):
 def harmful(said):
     """What of it a terminal would obey, or lay out in another order."""
     said = OWN.sub(b"\n", said)
+    whole = said.decode("utf-8", "ignore").encode() == said
     return re.findall(rb"[\0-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8b-\x8f\xa8-\xae]"
-                      rb"|\xf3\xa0", said) + ([] if said.decode("utf-8", "ignore").encode() == said else [said])
+                      rb"|\xf3\xa0", said) + ([] if whole else [said])
 
 
 @pytest.fixture

@@ -55,6 +55,15 @@ enum command_flag {
     COMMAND_BEGINS = 1 << 22, /* what follows it belongs to it: where it is refused, so is that */
     COMMAND_MANY = 1 << 23,   /* may have as many words as a request can: see words_fit */
 };
+/* Two with the same bit would be taken for each other. */
+_Static_assert(COMMAND_WRITES + COMMAND_COUNTED + COMMAND_NO_AUTH + COMMAND_DRAINING +
+                       COMMAND_UNQUEUED + COMMAND_PUBSUB + COMMAND_LONG + COMMAND_VALUE +
+                       COMMAND_SQL + COMMAND_FENCED + COMMAND_FENCEDALL + COMMAND_BLOCKING +
+                       COMMAND_LEASE + COMMAND_CHANNEL + COMMAND_CHANNELS + COMMAND_PATTERNS +
+                       COMMAND_LOCK_KEYS + COMMAND_TELLS + COMMAND_FIELD + COMMAND_FIELDS +
+                       COMMAND_PAIRS + COMMAND_STATE + COMMAND_BEGINS + COMMAND_MANY ==
+                   (1 << 24) - 1,
+               "each flag has a bit of its own");
 
 typedef void command_start(struct request *request);
 typedef enum stk_error command_exec(struct exec *exec);
