@@ -68,8 +68,8 @@ static bool judge_source(struct move *move)
     }
     if (move->source.strange)
         return refuse(move, move->from->label,
-                      "is a copy, or on another timeline, that no daemon has opened yet: start one "
-                      "on it first");
+                      "is a copy, or on another timeline, or was started anew, and no daemon has "
+                      "opened it yet: start one on it first");
     if (mark->part == TRANSFER_GONE)
         memcpy(move->id, mark->id, sizeof move->id);
     else

@@ -80,7 +80,7 @@ static int compare_parts(const void *left, const void *right)
 
 static bool open_part(struct part *part, const char *name, struct failure *failure)
 {
-    char line[1024], why[FILE_WHY_SIZE];
+    char line[1024] = "", why[FILE_WHY_SIZE];
     struct chain_line read;
 
     part->name = name;

@@ -12,6 +12,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/log.h"
+#include "fence/base/utf8.h"
 
 enum { WIDTH_MAX = 200, WIDTH_DEFAULT = 80, BAR_WIDTH_MAX = 60 };
 enum { SECOND_MS = 1000, MINUTE_MS = 60 * SECOND_MS, HOUR_MS = 60 * MINUTE_MS };
@@ -130,46 +131,6 @@ const char *term_name(struct bytes name, size_t width, char out[TERM_NAME_MAX + 
     return out;
 }
 
-/* Return the length of the character that the text begins with; 0: it is none of UTF-8. */
-static size_t decode(struct bytes text, uint32_t *code)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    unsigned char first = (unsigned char)text.data[0];
-    size_t len = first < 0x80 ? 1 : first < 0xc0 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-
-    if (len == 0 || len > text.len || first > 0xf4) {
-        return 0;
-    }
-    *code = len == 1 ? first : first & (0x7fU >> len);
-    for (size_t i = 1; i < len; i++) {
-        unsigned char next = (unsigned char)text.data[i];
-        if ((next & 0xc0) != 0x80) {
-            return 0;
-        }
-        *code = *code << 6 | (next & 0x3f);
-    }
-    return *code >= least[len] && *code <= 0x10ffff ? len : 0;
-}
-
-/* Return whether it changes how a terminal shows what stands around it. */
-static bool steers(uint32_t code)
-{
-    static const struct {
-        uint32_t first, last;
-    } ranges[] = {
-        {0, 0x1f},        {0x7f, 0x9f},     {0xad, 0xad},     {0x61c, 0x61c},
-        {0x180e, 0x180e}, {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
-        {0xd800, 0xdfff}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb}, {0xe0000, 0xe0fff},
-    };
-
-    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++) {
-        if (code >= ranges[i].first && code <= ranges[i].last) {
-            return true;
-        }
-    }
-    return false;
-}
-
 enum form {
     FORM_LINE,  /* ends of lines are no exception */
     FORM_LINES, /* these stay */
@@ -197,11 +158,11 @@ static struct buf shown(struct bytes text, enum form form)
     uint32_t code = 0;
 
     while (text.len > 0) {
-        size_t len = decode(text, &code);
-        if (len > 0 && (!steers(code) || (code == '\n' && form != FORM_LINE))) {
+        size_t len = utf8_len(text, 0);
+        code = len > 0 ? utf8_number(text, 0, len) : (unsigned char)text.data[0];
+        if (len > 0 && (utf8_is_shown(code) || (code == '\n' && form != FORM_LINE))) {
             buf_append(&out, text.data, len);
         } else {
-            code = len > 0 ? code : (unsigned char)text.data[0];
             len = len > 0 ? len : 1;
             append_escaped(&out, text.data, len, code, form);
         }

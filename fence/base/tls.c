@@ -139,8 +139,11 @@ static bool use_chain(SSL_CTX *ssl, BIO *pem)
     bool used = cert != NULL && SSL_CTX_use_certificate(ssl, cert) == 1;
 
     X509_free(cert);
-    while (used && (cert = PEM_read_bio_X509(pem, NULL, no_password, NULL)) != NULL)
-        check(SSL_CTX_add0_chain_cert(ssl, cert) == 1);
+    while (used && (cert = PEM_read_bio_X509(pem, NULL, no_password, NULL)) != NULL) {
+        used = SSL_CTX_add0_chain_cert(ssl, cert) == 1;
+        if (!used)
+            X509_free(cert);
+    }
     unsigned long code = ERR_peek_last_error();
     if (!used || ERR_GET_LIB(code) != ERR_LIB_PEM || ERR_GET_REASON(code) != PEM_R_NO_START_LINE)
         return false;
@@ -157,7 +160,7 @@ static bool use_key(SSL_CTX *ssl, BIO *pem)
     return used;
 }
 
-/* Trust these CAs, heed their lists of what was revoked, and name them to clients. */
+/* Trust these CAs, and name them to clients. */
 static bool use_ca(SSL_CTX *ssl, BIO *pem)
 {
     STACK_OF(X509_INFO) *all = PEM_X509_INFO_read_bio(pem, NULL, no_password, NULL);

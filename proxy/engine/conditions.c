@@ -128,7 +128,7 @@ static bool audit_fails(struct engine *engine, struct trouble *trouble)
 
 static bool releases_are_owed(struct engine *engine, struct trouble *trouble)
 {
-    SAY(trouble, "leases whose connection has closed could not be released so far");
+    SAY(trouble, "leases that nobody has any more could not be released so far");
     return !list_empty(&engine->owed);
 }
 
@@ -150,16 +150,16 @@ static bool log_is_lost(struct engine *engine, struct trouble *trouble)
  * written nothing, is as like as not hung. */
 static bool waits_too_long(struct engine *engine, const struct waiter *waiter, struct trouble *out)
 {
-    const struct acquire *acquire = list_entry(waiter, const struct acquire, waiter);
+    const struct bytes resource = waiter->events->on_shown(waiter).resource;
     int64_t waited_ms = engine_now_ms(engine) - waiter->joined_ms;
     struct held_shown held;
-    bool idle = held_find(engine, acquire->resource, &held) && held.writes == 0 &&
+    bool idle = held_find(engine, resource, &held) && held.counted && held.writes == 0 &&
                 clock_wall_us(engine->options.clock) / 1000 - held.granted_ms >= waited_ms;
     bool too_long = waited_ms >= (idle ? IDLE_HOLDER_MS : LONG_WAIT_MS);
 
     if (too_long)
         SAY(out, "%" PRId64 " wait for a resource, the first for %" PRId64 " s%s",
-            line_waiters(engine, acquire->resource), waited_ms / 1000,
+            line_waiters(engine, resource), waited_ms / 1000,
             idle ? ", behind one holder that has written nothing" : "");
     return too_long;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may be wrong with the daemon, in one table: the page's first line, /ready, INFO's `troubles`
- * and the line of `stockade top` all come from it, and proxy/server/OPERATIONS.md lists it. Whoever
- * says how the daemon is asks here, so that nothing is well that another page calls bad. */
+/* What may be wrong with the daemon, in one table: the page's first line, /ready, INFO's
+ * `troubles_detail` and the line of `stockade top` all come from it, and proxy/server/OPERATIONS.md
+ * lists it. Whoever says how the daemon is asks here, so that nothing is well that another page
+ * calls bad. */
 #ifndef STOCKADE_ENGINE_CONDITIONS_H
 #define STOCKADE_ENGINE_CONDITIONS_H
 

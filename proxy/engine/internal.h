@@ -80,15 +80,15 @@ struct engine {
     /* What has changed about leases and is counted nowhere else: a waiter came or went, the
      * connection of a holder has closed. */
     uint64_t leases_changes;
-    size_t waiters;           /* of these, have been denied once and wait for their turn */
-    struct table places;      /* lease/queue.c: those of ACQUIRE ... QUEUE */
-    struct table held;        /* lease/held.c: leases that were confirmed here and have not ended */
-    struct table renewals;    /* lease/renew.c: told, and still to be confirmed */
-    struct list confirming;   /* lease/renew.c: wait for the store */
-    struct timer impatience;  /* one of them waits for long */
-    struct list owed;         /* lease/release.c: those that could not be released so far */
-    struct earlier *earlier;  /* lease/earlier.c: those from before the start; or NULL */
-    uint64_t strangers_ended; /* leases that ended here and were not known */
+    size_t waiters;          /* of these, have been denied once and wait for their turn */
+    struct table places;     /* lease/queue.c: those of ACQUIRE ... QUEUE */
+    struct table held;       /* lease/held.c: leases that were confirmed here and have not ended */
+    struct table renewals;   /* lease/renew.c: told, and still to be confirmed */
+    struct list confirming;  /* lease/renew.c: wait for the store */
+    struct timer impatience; /* one of them waits for long */
+    struct list owed;        /* lease/release.c: those that could not be released so far */
+    struct earlier *earlier; /* lease/earlier.c: those from before the start; or NULL */
+    uint64_t unknown_ended;  /* leases that ended here and were not known */
     int64_t behind_said_ms;
     struct lately_seen lately[LATELY_COUNT]; /* conditions.c */
 

@@ -105,10 +105,11 @@ static const struct rule {
                 " || ', as if it had been granted' FROM stockade.retired, stockade.resource_id"
                 " WHERE resource NOT BETWEEN 1 AND last_value + 999 OR retired_ms < 0"
                 " OR token NOT BETWEEN 1 AND " AUDIT_TOKEN_MAX},
-    {AUDIT_WARNING, "SELECT NULL::bytea, 'this is a copy, or another timeline, that no daemon has"
-                    " opened yet: the first one that does raises the floor' FROM stockade.meta"
-                    " WHERE identity IS NOT NULL AND (identity, timeline)"
-                    " IS DISTINCT FROM (stockade.identity(), stockade.timeline())"},
+    {AUDIT_WARNING, "SELECT NULL::bytea, 'this is a copy, or another timeline, or was started"
+                    " anew, and no daemon has opened it yet: the first one that does raises the "
+                    "floor' FROM stockade.meta"
+                    " WHERE identity IS NOT NULL AND (identity, server)"
+                    " IS DISTINCT FROM (stockade.identity(), stockade.server())"},
     {AUDIT_WARNING, "SELECT NULL::bytea, name || ' = off: a loss of power may lose or damage what"
                     " was acknowledged' FROM pg_settings"
                     " WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off'"},

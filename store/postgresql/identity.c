@@ -60,15 +60,19 @@ struct identity {
     bool open; /* no move keeps it closed */
 };
 
-/* Commits that somebody was told of, and are not forgotten by their age. */
-static void list_told(const struct pg_txn *txn, struct pg_array *marks)
+/* Commits that somebody was told of, and are not forgotten by their age; and which leases had ended
+ * by then. A store in which all have ended since has nothing more to end for one that it lacks. */
+static void list_told(const struct pg_txn *txn, struct pg_array *marks, struct pg_array *ends)
 {
     pg_array_start(marks, PG_INT8);
+    pg_array_start(ends, PG_INT8);
     for (int i = 0; i < PG_WRITING_CONNECTIONS; i++) {
         int64_t mark = atomic_load(&txn->shared->told[i].mark);
         int64_t age_ms = txn->now_ms - atomic_load(&txn->shared->told[i].at_ms);
-        if (mark != 0 && age_ms < PG_MARK_KEPT_MS / 2)
-            pg_array_int64(marks, mark);
+        if (mark == 0 || age_ms >= PG_MARK_KEPT_MS / 2)
+            continue;
+        pg_array_int64(marks, mark);
+        pg_array_int64(ends, atomic_load(&txn->shared->told[i].ended));
     }
 }
 
@@ -76,16 +80,18 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
 {
     struct pg *pg = &txn->pg;
     struct pg_params params = {.count = 0};
-    struct pg_array marks;
+    struct pg_array marks, ends;
     int64_t system = 0;
 
-    list_told(txn, &marks);
+    list_told(txn, &marks, &ends);
     pg_param_int64(&params, atomic_load(&txn->shared->session));
     pg_param_array(&params, &marks);
+    pg_param_array(&params, &ends);
     pg_send(pg, PG_IDENTITY, NULL);
     pg_send(pg, PG_MARKS_GONE, &params);
     pg_sync(pg);
     buf_free(&marks.buf);
+    buf_free(&ends.buf);
     PGresult *result = pg_take(pg);
     if (result != NULL) {
         *identity = (struct identity){
@@ -200,13 +206,8 @@ static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
         pg_send(pg, PG_END_ALL, NULL);
     }
     pg_send(pg, PG_SEQUENCES_RAISE, NULL);
-    return true;
-}
-
-static void forget_told(struct pg_shared *shared)
-{
-    for (int i = 0; i < PG_WRITING_CONNECTIONS; i++)
-        atomic_store(&shared->told[i].mark, 0);
+    pg_sync(pg);
+    return pg_end(pg); /* apart from COMMIT, which waits for a standby no longer than any other */
 }
 
 /* Under the lock, so that of several daemons one does it. */
@@ -221,34 +222,29 @@ static bool settle_identity(struct pg_txn *txn, struct pg_anew *anew)
         return false;
     anew->why = pg_anew_why(&identity.signs);
     anew->ended = pg_anew_ends_all(&identity.signs);
-    if (anew->why != NULL && !begin_anew(txn, anew))
+    pg->timeout_ms = PG_ANEW_TIMEOUT_MS;
+    bool begun = anew->why == NULL || begin_anew(txn, anew);
+    pg->timeout_ms = PG_TIMEOUT_MS;
+    if (!begun)
         return false;
     pg_send(pg, anew->why != NULL || identity.signs.fresh ? PG_IDENTITY_PUT : PG_REPLICATED_PUT,
             NULL);
     pg_send_deciding(pg, PG_COMMIT, NULL);
     pg_sync(pg);
     txn->begun = false;
-    if (!pg_end(pg) || pg->decision != PG_DECIDED)
-        return false;
-    if (anew->ended)
-        forget_told(txn->shared);
-    return true;
+    return pg_end(pg) && pg->decision == PG_DECIDED;
 }
 
 /* The time is the server's: only once it is known to be the primary. */
 bool pg_check_identity(struct pg_txn *txn, struct pg_anew *anew)
 {
-    struct pg *pg = &txn->pg;
     struct identity identity = {0};
 
     *anew = (struct pg_anew){0};
     if (!read_identity(txn, &identity) || !settle_clock(txn))
         return false;
     if (identity.signs.fresh || pg_anew_why(&identity.signs) != NULL || identity.stale) {
-        pg->timeout_ms = PG_ANEW_TIMEOUT_MS;
-        bool settled = settle_identity(txn, anew);
-        pg->timeout_ms = PG_TIMEOUT_MS;
-        if (!settled)
+        if (!settle_identity(txn, anew))
             return false;
     }
     atomic_store(&txn->shared->unreplicated, identity.signs.replicated == identity.stale);

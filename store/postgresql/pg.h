@@ -74,6 +74,7 @@ struct pg_params {
 #define PG_SETTINGS                                                                                \
     "pg_catalog.set_config('client_min_messages', 'warning', false),"                              \
     " pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"                         \
+    " pg_catalog.set_config('quote_all_identifiers', 'off', false),"                               \
     " pg_catalog.set_config('jit', 'off', false),"                                                 \
     " pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false),"                      \
     " pg_catalog.set_config('enable_seqscan', 'off', false),"                                      \

@@ -42,6 +42,7 @@ static void note_told(struct pg_txn *txn, int64_t mark)
     if (mark == 0)
         return;
     atomic_store(&txn->shared->told[txn->connection].at_ms, txn->mark_ms);
+    atomic_store(&txn->shared->told[txn->connection].ended, txn->ended);
     atomic_store(&txn->shared->told[txn->connection].mark, mark);
 }
 

@@ -70,10 +70,10 @@ struct pg_shared {
     pthread_mutex_t place_lock;
     int64_t system, timeline; /* the newest timeline that was seen, and of which system it is */
     atomic_bool unreplicated; /* when it was looked at last, no standby was synchronous */
-    /* The last commit on each connection that somebody was told of: its mark, 0 for none, and the
-     * store's time then. */
+    /* The last commit on each connection that somebody was told of: its mark, 0 for none; the
+     * store's time, and which leases had ended, then. */
     struct {
-        atomic_int_least64_t mark, at_ms;
+        atomic_int_least64_t mark, at_ms, ended;
     } told[PG_WRITING_CONNECTIONS];
     atomic_bool harmed; /* somebody has changed our tables: pg_schema_is_ours */
     atomic_bool unsafe; /* the server has fsync = off */

@@ -122,8 +122,8 @@ static bool facts(struct transfer *base, struct transfer_facts *facts)
                         " + (SELECT count(*) FROM stockade.receipt)"
                         " + (SELECT count(*) FROM stockade.retired)"
                         " + (SELECT count(*) FROM stockade.audit),"
-                        " identity IS NOT NULL AND (identity, timeline)"
-                        " IS DISTINCT FROM (stockade.identity(), stockade.timeline()),"
+                        " identity IS NOT NULL AND (identity, server)"
+                        " IS DISTINCT FROM (stockade.identity(), stockade.server()),"
                         " (SELECT count(*) FROM stockade.resource),"
                         " move_part::int8, move_id, move_where FROM stockade.meta");
 
@@ -360,6 +360,7 @@ static bool clear(struct transfer *base)
 {
     return exec(of(base), "DELETE FROM stockade.resource; DELETE FROM stockade.field;"
                           "DELETE FROM stockade.receipt; DELETE FROM stockade.retired;"
+                          "UPDATE stockade.meta SET ended = 0;"
                           "UPDATE stockade.audit SET identity = ''");
 }
 

@@ -24,6 +24,8 @@ enum {
      * copy: only the last of the repeats counts. */
     REPEATS_MAX = 512,
     REPEATS_AGAIN_PAGES = 2048,
+    /* A reader that is done sooner is none that holds the log. */
+    HELD_LONG_MS = 1000,
 };
 
 static void set_state(struct checkpointer *checkpointer, enum checkpoint_state state)
@@ -146,7 +148,8 @@ static void look_at_log(struct checkpointer *checkpointer)
             log_info(checkpointer->log, "store %s: nobody holds its write-ahead log any more",
                      checkpointer->path);
         checkpointer->warned_bytes = 0;
-    } else if (bytes > (checkpointer->warned_bytes > 0 ? 2 * checkpointer->warned_bytes
+    } else if (now_ms() - since_ms >= HELD_LONG_MS &&
+               bytes > (checkpointer->warned_bytes > 0 ? 2 * checkpointer->warned_bytes
                                                        : usual_bytes(checkpointer))) {
         warn_of_reader(checkpointer, bytes, now_ms() - since_ms);
     }

@@ -508,6 +508,10 @@ enum stk_error sql_run(struct store_txn *base, struct sql_call *call)
         return run_definition(sql, call);
     if (kind == SQL_DEFINITION)
         return sql_refuse(&sql->verdict, STK_NOPERM, SQL_NOT_DDL);
+    /* SQLite compiles by the schema that this connection has read, and sees that another program
+     * has changed it only where it runs something. */
+    if (transaction_floor(txn) != STK_OK)
+        return STK_STORE;
     enter(sql, call, kind);
     enum stk_error error = run(sql, call, kind);
     leave(sql);

@@ -343,7 +343,8 @@ static bool is_current(struct sqlite_transfer *transfer, char *why, size_t why_s
 static bool open_it(struct sqlite_transfer *transfer, char *why, size_t why_size)
 {
     if (transfer->use != TRANSFER_FILL) {
-        transfer->db = copy_source(transfer->path, "store", why, why_size);
+        transfer->db = copy_source(
+            transfer->path, transfer->use == TRANSFER_READ ? "backup" : "store", why, why_size);
         if (transfer->db == NULL || !is_current(transfer, why, why_size))
             return false;
         if (transfer->use == TRANSFER_READ)

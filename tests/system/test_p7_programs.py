@@ -305,3 +305,14 @@ def test_the_limits_that_the_page_names_are_the_limits(store):
         connection.execute(SELL)
     assert store.left() == 7
     assert [guard["state"] for guard in guards(store.client)] == ["broken"]
+
+
+def test_sql_goes_by_what_another_program_has_just_changed(rig):
+    """A statement that is right by the schema that the daemon read before, and by no other."""
+    client = rig.daemon().client()
+    client("SQL", "CREATE TABLE rows(a INTEGER)")
+    execute(rig.store, "CREATE VIEW seen AS SELECT a FROM rows")
+    assert client("SQL", "SELECT * FROM seen")
+    execute(rig.store, "CREATE TRIGGER seen_i INSTEAD OF INSERT ON seen BEGIN "
+                       "INSERT INTO rows VALUES(NEW.a); END")
+    client.refused("NOTOKEN", "SQL", "INSERT INTO seen VALUES(1)")

@@ -246,7 +246,9 @@ static void begin_end(struct lock *lock, enum ending ending, int64_t kill_at_ms)
 /* `why`: of the loss, or of the last renewal's failure. */
 static void lose(struct lock *lock, enum stk_error why, int64_t kill_at_ms)
 {
-    const char *text = why != STK_OK ? stk_error_text(why) : "no answer";
+    const char *text = why == STK_OK     ? "no answer"
+                       : why == STK_BUSY ? "the daemon is busy, or the lock is another's"
+                                         : stk_error_text(why);
 
     term_error("stockade lock: the lease on %s %s: %.*s; ending the program",
                lock->settings.resource, why == STK_STALE ? "is lost" : "could not be renewed",

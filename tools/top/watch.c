@@ -74,7 +74,7 @@ static void count(struct watch *watch, const char *info)
     int64_t now_ms = now(), up_s = info_number(info, "uptime_in_seconds");
     bool same = watch->counted_ms != 0 && up_s >= watch->up_s && now_ms > watch->counted_ms;
     const char *version = strstr(info, "stockade_version:");
-    const char *troubles = strstr(info, "\ntroubles:");
+    const char *troubles = strstr(info, "\ntroubles_detail:");
 
     for (size_t i = 0; i < RATES; i++) {
         double change = (double)(counters[i] - watch->counters[i]);

@@ -200,6 +200,23 @@ static void take_end(struct reader *reader, struct json_object *line, struct byt
     }
 }
 
+/* Its holder has it again: what was told as its end was none. */
+static void take_resume(struct reader *reader, struct json_object *line, struct bytes resource)
+{
+    int64_t token = line_number(line, "token");
+    struct grant *grant = find_grant(past_of(reader, resource), token);
+    struct hold *hold = find_hold(reader->story, token);
+
+    if (grant != NULL) {
+        grant->ended_ms = STORY_NONE;
+        buf_clear(&grant->end);
+    }
+    if (hold != NULL) {
+        hold->ended_ms = STORY_NONE;
+        SET_HOLD(hold, "end", BYTES_LITERAL(""));
+    }
+}
+
 static void take_refusal(struct reader *reader, struct json_object *line, struct bytes resource)
 {
     struct refusal *refusal = story_add_refusal(reader->story);
@@ -248,6 +265,8 @@ static void take_line(void *context, struct json_object *line)
         take_end(reader, line, resource, false);
     } else if (bytes_equal(event, BYTES_LITERAL("revoke"))) {
         take_end(reader, line, resource, true);
+    } else if (bytes_equal(event, BYTES_LITERAL("resume"))) {
+        take_resume(reader, line, resource);
     } else if (bytes_equal(event, BYTES_LITERAL("refused"))) {
         take_refusal(reader, line, resource);
     }

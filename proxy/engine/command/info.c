@@ -158,7 +158,7 @@ static void section_server(struct engine *engine, struct buf *out)
     buf_printf(out, "stockade_version:" STOCKADE_VERSION "\r\nprocess_id:%ld\r\n", (long)getpid());
     buf_printf(out, "address:%s\r\nuptime_in_seconds:%" PRId64 "\r\nuptime_in_days:%" PRId64 "\r\n",
                engine->options.address, up_ms / 1000, up_ms / 1000 / 86400);
-    buf_append_text(out, "troubles:");
+    buf_append_text(out, "troubles_detail:");
     (void)conditions_tell(engine, out);
     buf_append_text(out, "\r\n");
 }

@@ -105,7 +105,8 @@ struct basket {
     char reason[160];       /* for people; empty: the code's usual text */
     int64_t ttl_ms;
     int64_t waits_since_us; /* 0: it has not waited */
-    int64_t awaited;        /* see acquire_await_turn */
+    int64_t awaited;        /* see acquire_await_turn; of this item: */
+    size_t awaited_at;
     struct timer deadline;
     struct looks *looks; /* LOOKING */
     struct acquire acquire;
@@ -365,6 +366,9 @@ static void on_seen(struct lease_call *call)
 
     look->busy = false;
     looks->busy--;
+    if (call->answer == LEASE_FREE &&
+        !(looks->seen[look->at].repeats && looks->seen[look->at].record.unexpired))
+        looks->seen[look->at].enters = false; /* it has expired: one more is to be had */
     if (call->answer == LEASE_DOWN) {
         give_up(basket, STK_LEASEDOWN, call->reason);
     } else if (may_be_own) {
@@ -443,6 +447,9 @@ static void wait_for(struct basket *basket, size_t at, const struct lease_call *
     struct engine *engine = basket->request->engine;
 
     begin_to_wait(basket);
+    if (basket->awaited_at != at)
+        basket->awaited = 0; /* tokens of two resources may be equal */
+    basket->awaited_at = at;
     basket->phase = BASKET_LOOKING;
     for (size_t i = 0; i < basket->count; i++)
         if (i != at)
@@ -470,7 +477,7 @@ static bool may_have_all(struct basket *basket)
 
     for (size_t i = 0; i < basket->count; i++)
         more += !basket->looks->seen[i].enters;
-    if (account_has_room(basket->account, ACCOUNT_LEASES, more, why))
+    if (more == 0 || account_has_room(basket->account, ACCOUNT_LEASES, more, why))
         return true;
     give_up(basket, STK_BUSY, why);
     return false;
@@ -591,6 +598,8 @@ static void reply_failed(struct basket *basket)
 {
     struct request *request = basket->request;
 
+    request->engine->counters.waits_in_vain +=
+        basket->failure == STK_OK && basket->waits_since_us != 0;
     leave(basket, false);
     if (basket->failure != STK_OK) {
         request_fail(request, basket->failure, basket->reason[0] == '\0' ? NULL : "%s",

@@ -40,7 +40,7 @@ struct earlier {
     size_t count, asked; /* of `found`; and those that are not answered yet */
     bool down;           /* an answer was that the service is away */
     unsigned rounds;     /* of this step */
-    uint64_t ends;       /* engine->strangers_ended, when it was read */
+    uint64_t ends;       /* engine->unknown_ended, when it was read */
     struct found found[STEP];
 };
 
@@ -112,7 +112,7 @@ static void watch(struct earlier *earlier, const struct found *found)
 /* All have been answered. */
 static void end_step(struct earlier *earlier)
 {
-    bool ended = earlier->ends != earlier->engine->strangers_ended;
+    bool ended = earlier->ends != earlier->engine->unknown_ended;
 
     if (earlier->down) {
         again_in(earlier, AGAIN_MS);
@@ -193,7 +193,7 @@ static void read_step(struct earlier *earlier)
 
     if (engine->draining)
         return;
-    earlier->ends = engine->strangers_ended;
+    earlier->ends = engine->unknown_ended;
     earlier->op = (struct store_op){
         .slow = true, .run = read_run, .done = read_done, .submitted_us = engine->now_us};
     list_init(&earlier->op.link);

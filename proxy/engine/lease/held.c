@@ -426,7 +426,7 @@ void held_released(const struct release *release)
         end(held, revoked, release, release->reason);
         return;
     }
-    engine->strangers_ended++;
+    engine->unknown_ended++;
     audit_end(engine, NULL, release, revoked ? HISTORY_REVOKED : HISTORY_RELEASED);
     events_publish(engine, &(struct event){.kind = revoked ? EVENT_REVOKED : EVENT_RELEASED,
                                            .resource = release->resource,
@@ -459,6 +459,7 @@ static struct held_shown shown_of(const struct held *held)
         .until_ms = held->until_ms,
         .ttl_ms = held->ttl_ms,
         .writes = held->entry != NULL ? held->entry->writes : 0,
+        .counted = held->entry != NULL,
     };
 }
 

@@ -178,7 +178,8 @@ struct held_shown {
     int64_t token, ttl_ms;
     int64_t granted_ms; /* since 1970 */
     int64_t until_ms;   /* on the engine's clock */
-    uint32_t writes;    /* under its token here, as far as is remembered */
+    uint32_t writes;    /* under its token here; */
+    bool counted;       /* are they? (Not of a lease that the history has no entry of.) */
 };
 
 /* Where a walk through all leases is. All zero: at the beginning. */
@@ -292,10 +293,10 @@ struct renewal {
 
     /* Its own. */
     unsigned rounds;
-    bool taken;                /* another has the lock */
-    struct stranger *stranger; /* NULL: the daemon knows the lease */
-    int64_t run;               /* store_session() */
-    int64_t dated_ms;          /* the row is written where it was written longer ago than this */
+    bool taken;                    /* another has the lock */
+    struct unknown_lease *unknown; /* NULL: the daemon knows the lease */
+    int64_t run;                   /* store_session() */
+    int64_t dated_ms; /* the row is written where it was written longer ago than this */
     enum stk_error verdict;
     struct resource row;
     struct lease_record record;

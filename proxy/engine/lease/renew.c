@@ -43,7 +43,7 @@ enum {
 };
 
 /* What is found out of a lease that the daemon does not know. */
-struct stranger {
+struct unknown_lease {
     struct buf owner;
     struct account *account; /* the owner's user's; NULL: not known yet */
     bool reserved;           /* one of its leases is to be this one */
@@ -55,11 +55,11 @@ static struct renewal *renewal_of(struct store_op *op)
     return list_entry(op, struct renewal, op);
 }
 
-static void unreserve(struct stranger *stranger)
+static void unreserve(struct unknown_lease *unknown)
 {
-    if (stranger->reserved)
-        account_give(stranger->account, ACCOUNT_LEASES);
-    stranger->reserved = false;
+    if (unknown->reserved)
+        account_give(unknown->account, ACCOUNT_LEASES);
+    unknown->reserved = false;
 }
 
 /* For the store's answer: see wait_until. */
@@ -80,20 +80,20 @@ static void dispose(struct renewal *renewal)
 
 static void tell(struct renewal *renewal, enum stk_error error, const char *reason)
 {
-    struct stranger *stranger = renewal->stranger;
+    struct unknown_lease *unknown = renewal->unknown;
 
     renewal->error = error;
     renewal->reason = reason;
     renewal->lost |= error == STK_STALE;
-    renewal->stranger = NULL;
-    if (stranger != NULL)
-        unreserve(stranger);
+    renewal->unknown = NULL;
+    if (unknown != NULL)
+        unreserve(unknown);
     renewal->on_end(renewal);
-    if (stranger == NULL)
+    if (unknown == NULL)
         return;
-    account_drop(stranger->account);
-    buf_free(&stranger->owner);
-    free(stranger);
+    account_drop(unknown->account);
+    buf_free(&unknown->owner);
+    free(unknown);
 }
 
 static void end(struct renewal *renewal, enum stk_error error, const char *reason)
@@ -109,7 +109,7 @@ static void judge(struct renewal *renewal);
 static bool watch(struct renewal *renewal, int64_t left_ms)
 {
     struct session *session = *renewal->session;
-    struct stranger *stranger = renewal->stranger;
+    struct unknown_lease *unknown = renewal->unknown;
     struct grant grant = {.by = GRANT_RENEWAL,
                           .resource = renewal->resource,
                           .token = renewal->token,
@@ -121,18 +121,18 @@ static bool watch(struct renewal *renewal, int64_t left_ms)
 
     if (session != NULL && renewal->notify)
         session->notified = true;
-    if (stranger != NULL) {
+    if (unknown != NULL) {
         struct session *taker = lease_connection(renewal->engine, &renewal->record);
         grant.ephemeral = taker != NULL && renewal->record.ephemeral;
         if (grant.ephemeral || (taker != NULL && !renewal->notify))
             grant.holder = taker;
         else
             grant.holder = session; /* nobody else has a word of it */
-        grant.owner = buf_bytes(&stranger->owner);
-        grant.account = stranger->account;
+        grant.owner = buf_bytes(&unknown->owner);
+        grant.account = unknown->account;
         grant.age_ms = renewal->record.written_ms;
         grant.this_run = renewal->record.this_run;
-        unreserve(stranger); /* it is counted as held */
+        unreserve(unknown); /* it is counted as held */
     }
     return held_confirmed(renewal->engine, &grant);
 }
@@ -255,7 +255,7 @@ static void on_confirmed(struct renewal *renewal)
     if (left_ms > 0 && live_on(renewal, left_ms)) {
         end(renewal, STK_OK, NULL);
     } else if (left_ms > 0) { /* it was forgotten meanwhile */
-        renewal->stranger = mem_zalloc(sizeof *renewal->stranger);
+        renewal->unknown = mem_zalloc(sizeof *renewal->unknown);
         judge(renewal);
     } else if (*renewal->session != NULL && ++renewal->rounds < ROUNDS_MAX) {
         judge(renewal);
@@ -379,7 +379,7 @@ static enum stk_error judge_run(struct store_op *op, struct store_txn *txn)
 {
     struct renewal *renewal = renewal_of(op);
     return lease_read(txn, renewal->resource, renewal->run, &renewal->row, &renewal->record,
-                      renewal->stranger == NULL ? NULL : &renewal->stranger->owner);
+                      renewal->unknown == NULL ? NULL : &renewal->unknown->owner);
 }
 
 static void extend(struct renewal *renewal)
@@ -405,7 +405,7 @@ static void on_looked(struct lease_call *call)
     if (call->answer == LEASE_DOWN)
         end(renewal, STK_LEASEDOWN, call->reason);
     else if (call->answer == LEASE_FREE)
-        end(renewal, STK_BUSY, renewal->stranger->why);
+        end(renewal, STK_BUSY, renewal->unknown->why);
     else if (call->answer_token != renewal->token)
         judge_again(renewal);
     else
@@ -439,7 +439,7 @@ static bool is_orphaned(const struct renewal *renewal)
 static void meet(struct renewal *renewal)
 {
     struct engine *engine = renewal->engine;
-    struct stranger *stranger = renewal->stranger;
+    struct unknown_lease *unknown = renewal->unknown;
 
     if (is_orphaned(renewal)) {
         release_ephemeral(engine, renewal->resource, renewal->token,
@@ -447,11 +447,11 @@ static void meet(struct renewal *renewal)
         end(renewal, STK_STALE, NULL);
         return;
     }
-    if (stranger->account == NULL)
-        stranger->account = lease_account(engine, buf_bytes(&stranger->owner));
-    if (!stranger->reserved)
-        stranger->reserved = account_take(stranger->account, ACCOUNT_LEASES, stranger->why);
-    if (stranger->reserved)
+    if (unknown->account == NULL)
+        unknown->account = lease_account(engine, buf_bytes(&unknown->owner));
+    if (!unknown->reserved)
+        unknown->reserved = account_take(unknown->account, ACCOUNT_LEASES, unknown->why);
+    if (unknown->reserved)
         extend(renewal);
     else
         look(renewal);
@@ -476,7 +476,7 @@ static void judge_done(struct store_op *op)
         end(renewal, error, NULL);
     else if (renewal->taken)
         end_taken(renewal);
-    else if (renewal->stranger != NULL)
+    else if (renewal->unknown != NULL)
         meet(renewal);
     else
         extend(renewal);
@@ -514,7 +514,7 @@ void renewal_start(struct renewal *renewal)
     const struct engine_options *options = &renewal->engine->options;
 
     if (!is_known(renewal->engine, renewal->resource, renewal->token))
-        renewal->stranger = mem_zalloc(sizeof *renewal->stranger);
+        renewal->unknown = mem_zalloc(sizeof *renewal->unknown);
     renewal->run = store_session(options->store);
     /* Others that share the store, and no lease service, see a renewal there: they count the time
      * that is told here from then on. */

@@ -91,7 +91,11 @@ static void give_back(struct lock_run *run);
 
 static void on_given_back(struct release *release)
 {
-    give_back(list_entry(release, struct lock_run, release));
+    struct lock_run *run = list_entry(release, struct lock_run, release);
+
+    if (release->error != STK_OK)
+        release_owe(release, run->items[run->at].until_ms);
+    give_back(run);
 }
 
 static void give_back(struct lock_run *run)
@@ -384,7 +388,7 @@ static bool has_room(struct lock_run *run, char why[ACCOUNT_WHY_SIZE])
 
     for (size_t i = 0; i < run->count; i++)
         more += !run->items[i].mine;
-    return run->count == 1 ||
+    return run->count == 1 || more == 0 ||
            account_has_room(run->request->session->account, ACCOUNT_LEASES, more, why);
 }
 
@@ -443,7 +447,9 @@ static void on_seen(struct lease_view *view)
         view->owner = (struct buf){0};
     }
     run->looks = 0;
-    if (++run->at < run->count && is_unwanted(run))
+    /* To unlock and close is usual: what ends leases is done all the same. */
+    bool may_stop = run->verb != LOCK_GIVE && run->verb != LOCK_REVOKE;
+    if (++run->at < run->count && may_stop && is_unwanted(run))
         stop(run);
     else if (run->at < run->count)
         look(run);

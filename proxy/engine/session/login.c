@@ -164,7 +164,11 @@ static bool update_rights(struct session *session)
     if (was_logged_in) {
         const struct acl_user *user =
             acl_find(session->engine->acl, bytes_of(account_name(session->account)));
-        session->rights = user != NULL && user->on ? user : NULL;
+        user = user != NULL && user->on ? user : NULL;
+        if (session->rights == NULL && user != NULL) /* a certificate's, which was unknown */
+            identity_take(session, user, user->name, true);
+        else
+            session->rights = user;
     } else {
         identity_forget(session);
     }

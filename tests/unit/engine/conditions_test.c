@@ -143,10 +143,10 @@ WORLD_TEST(each_condition_alone_is_told_and_says_whether_leases_can_be_granted)
 
 static const char *troubles(struct world *world)
 {
-    const char *found = strstr(world_call(world, 9, "INFO server"), "troubles:");
+    const char *found = strstr(world_call(world, 9, "INFO server"), "troubles_detail:");
 
     assert_non_null(found);
-    return found + strlen("troubles:");
+    return found + strlen("troubles_detail:");
 }
 
 WORLD_TEST(who_waits_behind_a_holder_that_writes_nothing_is_told)
@@ -175,4 +175,13 @@ WORLD_TEST(an_error_is_told_for_a_minute_and_no_longer)
     assert_non_null(strstr(troubles(world), "failed with STORE"));
     world_pass(world, 12000);
     assert_true(*troubles(world) == '\r');
+}
+
+/* Its waiters are others than those of ACQUIRE. */
+WORLD_TEST(a_basket_that_waits_behind_such_a_holder_is_told_like_others)
+{
+    assert_says(world, 1, "ACQUIRE c 86400000", GRANT(1, 86400000));
+    world_send(world, 2, "ACQUIREALL 60000 3 a b c WAIT 3600000");
+    world_pass(world, 11000);
+    assert_non_null(strstr(troubles(world), "1 wait for a resource"));
 }

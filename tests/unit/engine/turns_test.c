@@ -334,9 +334,13 @@ static int64_t least_turn(const struct turn_case *one)
     return least_us;
 }
 
+#ifndef __has_feature /* gcc */
+#define __has_feature(feature) 0
+#endif
+
 static int64_t limit_us(void)
 {
-#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
     return 20 * TURN_MS * 1000;
 #elif !defined __OPTIMIZE__
     return 3 * TURN_MS * 1000;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connection that all callers of a shop share, and how a request survives it; and a second one,
-// once a lease is to be renewed, so that a renewal never waits behind the holder's own long call.
-// One that breaks
-// is made again by node-redis, and the request is sent again until its time is up. That is
-// harmless, as what changes something carries an ID, and the daemon answers a repeat with the first
-// reply. `repeatable: false` is for what cannot carry one.
+// once a lease is to be renewed, so that the package's renewals never wait behind the holder's own
+// long call. One that breaks is made again by node-redis, and the request is sent again until its
+// time is up. That is harmless, as what changes something carries an ID, and the daemon answers a
+// repeat with the first reply. `repeatable: false` is for what cannot carry one.
 //
 // A daemon that is silent is found out by pings: node-redis drops a connection on which nothing
 // arrives for twice the `timeout`.
@@ -145,7 +144,11 @@ export class Link extends EventEmitter {
   async once(words, patience) {
     const until = now() + patience;
     try {
-      const client = this.#keeper?.isReady ? this.#keeper : await this.#connectKeeper(until);
+      const client = this.#keeper?.isReady ? this.#keeper
+        : await this.#connectKeeper(until).catch((error) => {
+          if (this.#closed || !this.#client.isReady) throw error;
+          return this.#client; // there may be no room for a second one
+        });
       return await this.#attempt(client, new Ask((to) => to.sendCommand(words), until, {}));
     } catch (error) {
       throw error instanceof ErrorReply ? fromText(error.message, { cause: error })
