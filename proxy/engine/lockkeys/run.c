@@ -447,8 +447,9 @@ static void on_seen(struct lease_view *view)
         view->owner = (struct buf){0};
     }
     run->looks = 0;
-    /* To unlock and close is usual: what ends leases is done all the same. */
-    bool may_stop = run->verb != LOCK_GIVE && run->verb != LOCK_REVOKE;
+    /* To unlock and close is usual: what ends leases is done all the same, while there is time. */
+    bool may_stop =
+        (run->verb != LOCK_GIVE && run->verb != LOCK_REVOKE) || run->request->engine->draining;
     if (++run->at < run->count && may_stop && is_unwanted(run))
         stop(run);
     else if (run->at < run->count)
