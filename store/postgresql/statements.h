@@ -63,7 +63,7 @@
     /* How many of these marks have gone, and no later one of the same connection is there?        \
      * Has the opening gone? */                                                                    \
     X(MARKS_GONE, "SELECT (SELECT count(*) FROM unnest($2::int8[], $3::int8[]) AS a(n, e)"         \
-                  " WHERE e = ended AND NOT EXISTS("                                               \
+                  " WHERE e >= ended AND NOT EXISTS("                                              \
                   "SELECT FROM stockade.mark WHERE session = $1 AND number >= n"                   \
                   " AND number % 4 = n % 4 AND NOT void)), session < $1 FROM stockade.meta")       \
     X(TOKEN_LARGEST, "SELECT greatest(floor, (SELECT max(token) FROM stockade.resource)),"         \

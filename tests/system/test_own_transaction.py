@@ -74,7 +74,7 @@ def test_a_program_under_lock_outlives_its_ttl_in_its_own_transaction(shop, tool
 @pytest.mark.xdist_group("own_transaction")
 def test_a_package_keeps_its_lease_in_its_own_transaction(shop, database):
     others = [daemon.client() for daemon in shop]
-    with connect(shop[0]) as python, python.lease("p", ttl=TTL_MS / 1000) as lease:
+    with connect(shop[0]) as python, python.lease("p", ttl=TTL_MS / 1000, wait=10) as lease:
         beside = Beside(work, database, "p", lease.token)
         none_granted_until(lambda: not beside.is_alive(), others, "p")
         assert beside.end() == 0

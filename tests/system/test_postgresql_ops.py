@@ -339,7 +339,7 @@ def test_a_copy_that_no_daemon_has_opened_does_not_move(rig, ops, database, uri)
     daemon.stop()
     copy = database.server.database(template=database.name)
     rig.ends.append(copy.drop)
-    ops.no_move(copy.uri, sqlite(rig), "is a copy, .* that no daemon has opened yet")
+    ops.no_move(copy.uri, sqlite(rig), "is a copy, .* no daemon has opened it yet")
     assert "a copy, or another timeline" in ops.do("check", store=copy.uri)
 
 
