@@ -11,9 +11,9 @@
 #include "tests/disk/fault_vfs.h"
 #include "tests/disk/ramdisk_vfs.h"
 
-/* The VFS has it in memory. But parts of Stockade look for the file by themselves, so it must be
- * one that they find. */
-#define HOST_PATH "/dev/null"
+/* The VFS has it in memory. But parts of Stockade look for the file by themselves, so an empty one
+ * lies in the folder that the program works in. */
+#define HOST_PATH "crash.db"
 
 enum {
     HOST_CLIENTS = 4,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The crash disk: crash [seed=N] [every] [sample=N] [point=POINT] [SWEEP...]. A failure prints its
  * POINT. After many failures it stops. The last line is `N passed, N failed`, counted in points. */
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include "store/sqlite/sql_memory.h"
 #include "tests/crash/sweep.h"
 #include "tests/disk/fault_memory.h"
+#include "tests/unit/folder.h"
 
 enum { FAILURES_TOLD = 4, FAILURES_MAX = 12, PROGRESS_EVERY = 1000 };
 /* Far more than a point takes, or what comes before the first one: SIGALRM ends one that hangs. */
@@ -170,14 +172,25 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
+/* Go to work in a folder of our own, with the file that host.h speaks of. */
+static void work_in(char *folder, size_t size)
+{
+    folder_make(folder, size);
+    check(chdir(folder) == 0);
+    int file = open(HOST_PATH, O_CREAT | O_WRONLY, 0600);
+    check(file >= 0 && close(file) == 0);
+}
+
 int main(int argc, char **argv)
 {
+    char folder[64];
     struct sweep_tally *tally =
         mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct sweep options = {.tally = tally};
     unsigned named = parse(argc, argv, &options);
 
     check(tally != MAP_FAILED);
+    work_in(folder, sizeof folder);
     for (int i = 0; i < SWEEPS; i++) {
         size_t before = tally->tried;
         double start = seconds();
@@ -188,6 +201,7 @@ int main(int argc, char **argv)
                seconds() - start);
         fflush(stdout);
     }
+    folder_remove(folder);
     printf("points:");
     for (int i = 0; i < tally->kinds; i++)
         printf(" %zu %s%s", tally->kind[i].count, tally->kind[i].name,
