@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Daemons on a replicated group of PostgreSQL servers, whose primary dies, freezes and is cut off,
-again and again. FAILOVERS= and PROMOTIONS= say how often at least, SEED= in which way."""
+again and again, whose statements are cancelled, and of which copies are served. FAILOVERS= and
+PROMOTIONS= say how often at least, SEED= in which way."""
 
 import collections
 import os
@@ -13,6 +14,8 @@ import time
 import pytest
 
 from harness.limits import BUILD, patience, wait_until
+from harness.postgres import OWNER, SUPERUSER, ask, program
+from harness.postgres import run as run_program
 from harness.replicated import Replicated
 from harness.resp import Closed, ReplyError
 
@@ -82,44 +85,112 @@ class Taker(threading.Thread):
             self.failure = failure
 
 
-def lose_the_tail(group, chance, database, client, resource):
-    """For a moment the primary's commits go to nobody; then it dies. Returns a token that was
-    granted in that moment."""
+# Ways to lose commits: each returns tokens that were granted in what is lost. Leases that are told of
+# by what is left may have been given back, and granted anew, in it, too.
+
+
+def switch_off(server):
+    """Synchronous replication: as an operator does whose standbys are away."""
+    server.set(synchronous_standby_names="")
+
+
+def switch_on(group):
+    """At every server, for the time when it is the primary."""
+    for server in group.servers:
+        others = ", ".join(other.name for other in group.servers if other is not server)
+        server.set(synchronous_standby_names=f"ANY 1 ({others})")
+
+
+def grant_and_lose(group, chance, client, resource, silent=False):
+    """A token that no standby hears of, before the primary dies."""
     for standby in group.standbys:
-        group.cut(standby, group.primary, silent=True)
-    token = client.token(resource, 60000)
+        group.cut(standby, group.primary, silent=silent)
+    switch_off(group.primary)
+    token = found(client).token(resource, 60000)
     time.sleep(chance.uniform(0, 0.5))
     group.primary.kill()
     group.heal()
-    group.promote(lossy=True)
-    assert group.sql("SELECT FROM stockade.resource WHERE name = %s", resource.encode(),
-                     database=database) == [], "nothing was lost"
     return token
 
 
-def test_promotions_that_lose_commits_give_no_token_out_twice(rig):
-    group = Replicated(rig, synchronous=False)
+def lose_the_tail(group, chance, database, client, resource):
+    """For a moment the primary's commits go to nobody; then it dies."""
+    token = grant_and_lose(group, chance, client, resource, silent=chance.random() < 0.5)
+    group.promote(lossy=True)
+    assert group.sql("SELECT FROM stockade.resource WHERE name = %s", resource.encode(),
+                     database=database) == [], "nothing was lost"
+    return [token]
+
+
+def promote_twice(group, chance, database, client, resource):
+    """The standbys of one primary, one after the other, both to the same timeline."""
+    lost = [grant_and_lose(group, chance, client, resource)]
+    first, second = chance.sample(group.standbys, 2)
+    group.promote(among=[first], lossy=True)
+    switch_off(first)
+    lost.append(found(client).token(resource, 60000))
+    first.kill()
+    group.promote(among=[second], lossy=True)
+    switch_off(second)
+    return lost
+
+
+def restore_twice(group, chance, database, client, resource):
+    """One dump, beneath the daemons."""
+    lost = []
+    path = group.primary.folder / "dump"
+    path.write_text(run_program(program("pg_dump"), "-h", "127.0.0.1", "-p", group.primary.port,
+                                "-U", SUPERUSER, database))
+    for _ in range(2):
+        lost.append(client.token(resource, 60000))
+        time.sleep(chance.uniform(0, 0.5))
+        with group.primary.connect() as link:
+            ask(link, f"ALTER DATABASE {database} ALLOW_CONNECTIONS false")
+            ask(link, f"DROP DATABASE {database} WITH (FORCE)")
+            ask(link, f"CREATE DATABASE {database}_new TEMPLATE template0 OWNER {OWNER}")
+        run_program(program("psql"), "-q", "-h", "127.0.0.1", "-p", group.primary.port, "-U",
+                    SUPERUSER, "-v", "ON_ERROR_STOP=1", "-d", f"{database}_new", "-f", path)
+        group.sql(f"ALTER DATABASE {database}_new RENAME TO {database}")
+        found(client)
+    return lost
+
+
+WAYS = (lose_the_tail, promote_twice, restore_twice)
+
+
+def found(client):
+    """The daemon has found its database again."""
+    wait_until(lambda: not isinstance(client.ask("GET", "x", timeout=patience(30)), ReplyError),
+               "the daemon has found its database", 60)
+    return client
+
+
+def test_promotions_and_restores_that_lose_commits_give_no_token_out_twice(rig):
+    group = Replicated(rig)
     database = group.database()
     doors = [group.door(f"d{i}") for i in range(2)]
-    daemons = [rig.daemon(store=door.uri(database)) for door in doors]
+    daemons = [rig.daemon(store=door.uri(database, connect_timeout=2)) for door in doors]
     takers, chance = [Taker(daemons, i) for i in range(TAKERS)], random.Random(SEED)
     for taker in takers:
         taker.start()
     try:
         for number in range(PROMOTIONS):
-            clients = [daemon.client(timeout=patience(30)) for daemon in daemons]
+            clients = [found(daemon.client(timeout=patience(30))) for daemon in daemons]
             old = clients[number % 2].token(f"held:{number}", 60000)
             group.await_replayed()
-            lost = lose_the_tail(group, chance, database, clients[1 - number % 2],
-                                 f"lost:{number}")
-            for client in clients:
-                wait_until(lambda c=client: not isinstance(c.ask("GET", "x"), ReplyError),
-                           "the daemon has found the new primary", 30)
+            way = WAYS[number % len(WAYS)] if number < len(WAYS) else chance.choice(WAYS)
+            lost = way(group, chance, database, clients[1 - number % 2], f"lost:{number}")
+            assert lost == sorted(set(lost))
+            for client in map(found, clients):
                 client.refused("STALE", "FENCED", old, "SET", f"held:{number}", "1")
-            assert clients[0].ask("FENCED", lost, "SET", f"lost:{number}",
-                                  "1").code in ("STALE", "UNKNOWN")
+                for token in lost:
+                    assert client.ask("FENCED", token, "SET", f"lost:{number}",
+                                      "1").code in ("STALE", "UNKNOWN")
             assert clients[0].token(f"held:{number}", 1000) > old
-            assert clients[1].token(f"lost:{number}", 1000) > lost
+            assert clients[1].token(f"lost:{number}", 1000) > lost[-1]
+            print(f"{way.__name__}: {sum(len(taker.grants) for taker in takers)} grants",
+                  flush=True)
+            switch_on(group)
             group.rejoin()
             assert not any(taker.failure for taker in takers), [t.failure for t in takers]
     finally:

@@ -7,10 +7,17 @@ import random
 import threading
 import time
 
+from harness.postgres import ask
+
 HOWS = (  # weight, function's name
     (5, "killed"), (4, "frozen_and_succeeded"), (4, "cut_off"), (4, "cut_off_with_a_daemon"),
     (2, "cut_off_in_silence"), (2, "restarted"), (1, "shut_down"), (2, "frozen"),
-    (3, "waits_cancelled"))
+    (3, "waits_cancelled"), (3, "statements_cancelled"), (3, "promoted_twice"),
+    (3, "asynchronous_for_a_while"))
+CANCELS_MAX = 400  # of one strike
+
+CANCEL = """SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+WHERE application_name LIKE 'stockade %' AND state <> 'idle'"""
 
 
 class Failovers(threading.Thread):
@@ -87,6 +94,44 @@ class Failovers(threading.Thread):
             standby.thaw()
         if not self.group.primary.alive():
             self.succeed()
+
+    def statements_cancelled(self):
+        """Of the daemons' backends, at any statement of a trip, as often as it can be done."""
+        with self.group.primary.connect() as link:
+            for _ in range(self.chance.randint(50, CANCELS_MAX)):
+                ask(link, CANCEL)
+                time.sleep(self.chance.choice((0, 0.0003, 0.001, 0.004)))
+
+    def promoted_twice(self):
+        """The standbys of one primary, one after the other, both to the same timeline: the first
+        one dies before the second has heard of it. Nothing is lost where both have the same."""
+        self.group.primary.kill()
+        received = {self.group.received(server) for server in self.group.standbys}
+        if len(received) > 1:
+            self.succeed()
+            return
+        first, second = self.chance.sample(self.group.standbys, 2)
+        self.group.promote(among=[first], lossy=True)
+        self.count += 1
+        self.note(f"primary is {first.name}, alone")
+        self.between(0, 3)
+        first.kill()
+        self.group.promote(among=[second], lossy=True)
+        self.count += 1
+        self.note(f"primary is {second.name}, on the same timeline")
+        self.between(0, 2)
+
+    def asynchronous_for_a_while(self):
+        """Synchronous replication is switched off, and on again; then the primary dies. Nothing is
+        lost, for the standbys have all of it by then."""
+        primary = self.group.primary
+        confirms = primary.settings["synchronous_standby_names"]
+        primary.set(synchronous_standby_names="")
+        self.between(0, 1.5)
+        primary.set(synchronous_standby_names=confirms)
+        self.group.await_streaming()
+        self.group.await_replayed()
+        self.killed()
 
     def strike(self):
         weights, hows = zip(*HOWS)

@@ -162,6 +162,7 @@ class Replicated:
         best = max(among, key=received.get)
         self.left.append(self.primary)
         self.left += [server for server in self.standbys if server not in among]
+        self.left = [server for server in self.left if server is not best]
         self.primary = best
         self.standbys = [server for server in among if server is not best]
         assert best.sql("SELECT pg_promote(true, %s)", PROMOTED_SECONDS,
