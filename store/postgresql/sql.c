@@ -180,7 +180,9 @@ static bool may_define(struct bytes text)
 {
     static const char *const verbs[] = {"CREATE", "ALTER", "DROP", NULL},
                              *const alone[] = {"ANALYZE", "REINDEX", NULL},
-                             *const between[] = {"OR", "REPLACE", "UNIQUE", "UNLOGGED", NULL},
+                             *const between[] = {"OR",        "REPLACE", "UNIQUE",    "UNLOGGED",
+                                                 "GLOBAL",    "LOCAL",   "TEMPORARY", "TEMP",
+                                                 "RECURSIVE", NULL},
                              *const kinds[] = {"TABLE", "INDEX", "VIEW", "SEQUENCE", NULL};
     struct bytes word = next_word(&text);
 

@@ -311,6 +311,7 @@
                    " stockade.tree(g.relation)) AND mode IN ('AccessExclusiveLock',"               \
                    " 'ShareRowExclusiveLock'))")                                                   \
     X(SQL_UNLOCK, "SELECT pg_advisory_unlock_all()")                                               \
+    X(SQL_FORGET, "DISCARD SEQUENCES") /* lastval() */                                             \
     X(SQL_UNLISTEN, "UNLISTEN *")                                                                  \
     X(SQL_SET_UP, "SELECT stockade.sql_set_up()")                                                  \
     X(AUDIT, "SELECT lines, hash, identity <> stockade.identity() FROM stockade.audit"             \

@@ -63,6 +63,7 @@ static void send_clean(struct pg_txn *txn)
     if (txn->soiled) {
         pg_send(&txn->pg, PG_SQL_UNLOCK, NULL);
         pg_send(&txn->pg, PG_SQL_UNLISTEN, NULL);
+        pg_send(&txn->pg, PG_SQL_FORGET, NULL);
     }
     txn->soiled = false;
 }

@@ -207,6 +207,128 @@ def test_a_cursor_that_would_outlive_the_statement_is_closed(database, functions
     assert database.sql("SELECT * FROM bob.held", user=SUPERUSER) == []
 
 
+# What a statement may leave to the connection, where other clients' statements come after it. `own`
+# is a function's body of somebody else's, `bare` a statement of an administrator's.
+HELD = {
+    "a temporary table by its schema": ("bare", "CREATE TABLE pg_temp.t(a int, b text)"),
+    "another name of that schema": ("bare", 'CREATE TABLE "pg_temp" . t()'),
+    "CREATE TEMP": ("bare", "CREATE TEMP TABLE t(a int)"),
+    "CREATE LOCAL TEMPORARY": ("bare", "CREATE LOCAL TEMPORARY TABLE t(a int)"),
+    "ON COMMIT DROP": ("bare", "CREATE TEMP TABLE t(a int) ON COMMIT DROP"),
+    "a temporary table of rows": ("bare", "CREATE TABLE pg_temp.t AS SELECT 1 AS a"),
+    "a temporary table like another": ("bare", "CREATE TABLE pg_temp.t(LIKE public.numbered)"),
+    "a temporary partitioned table": ("bare", "CREATE TABLE pg_temp.t(a int) PARTITION BY LIST(a)"),
+    "a temporary view": ("bare", "CREATE VIEW pg_temp.t AS SELECT 1"),
+    "CREATE TEMP VIEW": ("bare", "CREATE OR REPLACE TEMP VIEW t AS SELECT 1 AS a"),
+    "a temporary recursive view": ("bare", "CREATE TEMP RECURSIVE VIEW t(n) AS VALUES(1)"),
+    "a temporary sequence": ("bare", "CREATE SEQUENCE pg_temp.s"),
+    "CREATE TEMP SEQUENCE": ("bare", "CREATE TEMPORARY SEQUENCE s"),
+    "SELECT INTO TEMP": ("bare", "SELECT 1 AS a INTO TEMP t"),
+    "SELECT INTO its schema": ("bare", "SELECT 1 AS a INTO pg_temp.t"),
+    "a table in a schema that is set": (
+        "own", "PERFORM set_config('search_path', 'pg_temp', false); CREATE TABLE t(a int)"),
+    "a function's temporary table": ("own", "CREATE TEMP TABLE t(a int)"),
+    "a function's, by name": ("own", "EXECUTE 'CREATE TABLE pg_temp.t(a int)'"),
+    "a function's until COMMIT": ("own", "CREATE TEMP TABLE t ON COMMIT DROP AS SELECT 1 AS a"),
+    "a function's DO": ("own", "EXECUTE 'DO $x$ BEGIN CREATE TEMP TABLE t(a int); END $x$'"),
+    "a function's PREPARE": ("own", "EXECUTE 'PREPARE p AS SELECT 1 AS a';"
+                                    " EXECUTE 'CREATE TEMP TABLE t AS EXECUTE p';"
+                                    " EXECUTE 'DEALLOCATE p'"),
+    "a function's sequence": ("own", "CREATE TEMP SEQUENCE s"),
+    "a temporary function": ("own", "CREATE FUNCTION pg_temp.abs(int) RETURNS int LANGUAGE sql"
+                                    " AS 'SELECT 7'"),
+    "a temporary type": ("own", "CREATE TYPE pg_temp.t AS (a int)"),
+    "a temporary domain": ("own", "CREATE DOMAIN pg_temp.t AS int"),
+    "a temporary operator": ("own", "CREATE OPERATOR pg_temp.=== (LEFTARG = int, RIGHTARG = int,"
+                                    " FUNCTION = int4eq)"),
+    "a temporary collation": ("own", 'CREATE COLLATION pg_temp.c FROM "C"'),
+    "a prepared statement": ("own", "EXECUTE 'PREPARE p AS SELECT 1'"),
+    "a cursor": ("own", "EXECUTE 'DECLARE c CURSOR WITH HOLD FOR SELECT 1'"),
+    "a cursor of its own": ("own", "EXECUTE 'DECLARE c CURSOR FOR SELECT 1'"),
+    "a channel": ("own", "LISTEN x"),
+    "a setting": ("own", "SET work_mem = '65kB'"),
+    "a setting of the session": ("own", "SET SESSION work_mem = '65kB'"),
+    "set_config": ("bare", "SELECT set_config('work_mem', '65kB', false)"),
+    "a setting of somebody's own": ("bare", "SELECT set_config('shop.who', 'me', false)"),
+    "what transactions are": ("own", "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"),
+    "constraints": ("own", "SET CONSTRAINTS ALL DEFERRED"),
+    "an advisory lock": ("bare", "SELECT pg_advisory_lock(7)"),
+    "an advisory lock that is shared": ("bare", "SELECT pg_advisory_lock_shared(7)"),
+    "an advisory lock that is tried for": ("bare", "SELECT pg_try_advisory_lock(7, 8)"),
+    "a sequence's last number": ("bare", "SELECT nextval('public.numbers')"),
+    "a sequence's number that is set": ("bare", "SELECT setval('public.numbers', 3)"),
+    "an identity's number": ("bare", "INSERT INTO public.numbered VALUES(DEFAULT)"),
+}
+# All of it in one row, but for the last numbers of sequences.
+SHOW_HELD = """SELECT
+  (SELECT count(*) FROM pg_depend WHERE refclassid = 'pg_namespace'::regclass
+     AND refobjid IN (SELECT oid FROM pg_namespace WHERE nspname LIKE 'pg\\_temp\\_%')),
+  (SELECT count(*) FROM pg_prepared_statements WHERE from_sql),
+  (SELECT count(*) FROM pg_cursors WHERE name NOT LIKE 'stockade%' AND name <> ''),
+  (SELECT count(*) FROM pg_listening_channels()),
+  (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'),
+  (SELECT string_agg(name || '=' || setting, ' ' ORDER BY name) FROM pg_settings
+     WHERE name NOT LIKE 'transaction\\_%' AND name NOT IN ('statement_timeout')),
+  coalesce(current_setting('shop.who', true), '')"""
+
+
+def held(client, token, key, numbers=True):
+    """What the connections hold: the one that writes, and one that reads."""
+    found = []
+    for wrap in (lambda statement: under(token, key, statement)), (lambda text: ("SQL", text)):
+        found.append(mapped(client(*wrap(SHOW_HELD)))[b"rows"])
+        for last in ("lastval()", "currval('public.numbers')") if numbers else ():
+            reply = client.ask(*wrap(f"SELECT {last}"))
+            found.append(reply.text if isinstance(reply, ReplyError) else mapped(reply)[b"rows"])
+    return found
+
+
+@pytest.fixture(scope="module")
+def leavings(database, shared):
+    database.sql("CREATE SEQUENCE public.numbers; CREATE TABLE public.numbered(a serial);"
+                 "GRANT ALL ON public.numbers, public.numbered, public.numbered_a_seq TO"
+                 " stockade_sql", user=SUPERUSER)
+    database.sql(";".join(f"CREATE FUNCTION bob.leaves_{number}() RETURNS text LANGUAGE plpgsql AS"
+                          f" $$ BEGIN {text}; RETURN 'left'; END $$"
+                          for number, (how, text) in enumerate(HELD.values()) if how == "own"),
+                 user=SUPERUSER)
+
+
+def test_a_statement_leaves_nothing_to_its_connection(leavings, client, key, token):
+    """Temporary objects are refused by name; whatever else there is has gone when the next client's
+    statement comes."""
+    faults = []
+    nothing = {numbers: held(client, token, key, numbers) for numbers in (False, True)}
+    for number, (name, (how, text)) in enumerate(HELD.items()):
+        statement = text if how == "bare" else f"SELECT bob.leaves_{number}()"
+        for command in under(token, key, statement), ("SQL", statement):
+            reply = client.ask(*command)
+            refused = isinstance(reply, ReplyError)
+            if ("temp" in text.lower()) > refused:
+                faults.append(f"{name}: {reply}")
+            elif how == "own" and "temp" in text.lower() and command[0] != "SQL" and (
+                    reply.code != "NOPERM" or "no temporary objects here" not in reply.text):
+                faults.append(f"{name}: {reply}")
+        numbers = "number" in text
+        now = held(client, token, key, numbers)
+        faults += [f"{name}: {one} has become {other}"
+                   for one, other in zip(nothing[numbers], now) if one != other]
+    assert not faults, "\n".join(faults)
+
+
+def test_a_temporary_table_takes_no_rows_from_a_real_one(database, client, key, token):
+    client("SQL", "CREATE TABLE bought(a int)")
+    client.refused("NOPERM", "SQL", "CREATE TABLE pg_temp.bought(a int)",
+                   text="there are no temporary objects here: table bought")
+    client(*under(token, key, "INSERT INTO bought VALUES(1)"))
+    assert database.sql("SELECT count(*) FROM stockade_sql.bought", user=SUPERUSER) == [(1,)]
+    # What has gone when the statement ends is its own affair.
+    database.sql("CREATE FUNCTION bob.passes() RETURNS text LANGUAGE plpgsql AS $$ BEGIN"
+                 " CREATE TEMP TABLE t(a int); DROP TABLE t; RETURN 'passed'; END $$",
+                 user=SUPERUSER)
+    assert mapped(client(*under(token, key, "SELECT bob.passes()")))[b"rows"] == [[b"passed"]]
+
+
 def test_settings_last_for_their_statement(client, key, token):
     """synchronous_commit = off would lose what was acknowledged."""
     forged = {"synchronous_commit": "off", "search_path": "bob", "client_min_messages": "error",
