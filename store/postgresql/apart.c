@@ -186,7 +186,7 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
         return true;
     }
     run_once(apart, op, *floor);
-    if (txn->renamed)
+    if (txn->differs != PG_SAME)
         txn->stop = PG_FAILED;
     if (txn->stop == PG_ON && op->error == STK_OK && txn->begun && !txn->broken) {
         enum pg_ended ended = pg_commit(txn);
@@ -207,7 +207,7 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
         return true;
     *floor |= stop == PG_FLOOR;
     if (stop == PG_FAILED) {
-        reach_failed(reach);
+        reach_note(reach);
         reach_fail(reach, op);
     }
     if (stop == PG_LOCKED)
@@ -229,6 +229,8 @@ static void run(struct apart *apart, struct store_op *op)
         tries--;
         pause_for(POLL_MS);
     }
+    if (apart->reach.txn.stop == PG_FAILED)
+        reach_failed(&apart->reach);
 }
 
 enum work_result apart_work(void *context, struct list *batch, size_t count, bool inlined)

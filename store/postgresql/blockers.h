@@ -27,11 +27,11 @@ struct blocked {
     int64_t last_ms;   /* it was found locked, by clock_monotonic */
     int64_t looked_ms; /* at who has it; 0: never */
     /* Who has it locked, as it was when it was looked at last. */
-    char holder[128]; /* for people; empty: not known */
-    bool named;       /* it is none of ours */
-    int64_t pid;      /* of one of ours, which is ended where nothing of it changes: */
-    int64_t state_us; /* since when, by the server's clock */
-    int64_t still_ms; /* since when it was seen to wait for its client, in that state */
+    char holder[PG_HOLDER_MAX]; /* for people; empty: not known */
+    bool named;                 /* it is none of ours */
+    int64_t pid;                /* of one of ours, which is ended where nothing of it changes: */
+    int64_t state_us;           /* since when, by the server's clock */
+    int64_t still_ms;           /* since when it was seen to wait for its client, in that state */
 };
 
 struct blockers {

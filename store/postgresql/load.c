@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/postgresql/load.h"
 
+#include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "store/postgresql/statements.h"
 
@@ -143,6 +144,22 @@ static void take_begin(struct pg_txn *txn)
     pg_skip(&txn->pg, txn->kind == PG_READS ? 1 : 2);
 }
 
+/* Of the column that says what differs. */
+static enum pg_differs differs(const struct pg *pg, const PGresult *result, int column)
+{
+    static const char *const names[] = {"",
+#define X(name, sql, text) #name,
+                                        PG_DIFFERS_MAP(X)
+#undef X
+    };
+    struct bytes name = pg_value_bytes(pg, result, 0, column);
+    size_t at = 0;
+
+    while (!bytes_equal(name, bytes_of(names[at])))
+        check(++at < sizeof names / sizeof *names);
+    return (enum pg_differs)at;
+}
+
 static void take_state(struct pg_txn *txn)
 {
     PGresult *result = pg_take(&txn->pg);
@@ -157,7 +174,9 @@ static void take_state(struct pg_txn *txn)
                                                   .sent_ms = txn->pg.sent_ms,
                                                   .got_ms = clock_now_ms(&clock_monotonic)},
                           &txn->since_ms);
-        txn->renamed = !agrees || pg_value_bool(&txn->pg, result, 0, 2);
+        txn->differs = differs(&txn->pg, result, 2);
+        if (txn->differs == PG_SAME && !agrees)
+            txn->differs = PG_CLOCK_DIFFERS;
         txn->ended = pg_value_int64(&txn->pg, result, 0, 4);
     }
     txn->pg.pq.PQclear(result);

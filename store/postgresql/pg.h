@@ -22,7 +22,11 @@
 #include "store/store.h"
 
 #define PG_PARAMS_MAX 24
-#define PG_TIMEOUT_MS 5000 /* of a trip: nobody waits longer for a server that is silent */
+/* Of a text that says who has something locked. */
+#define PG_HOLDER_MAX 192
+/* Of the connections of backup, restore and move; not "stockade ...", as daemons are called. */
+#define PG_MAINTENANCE_NAME "stockade-maintenance"
+#define PG_TIMEOUT_MS       5000 /* of a trip: nobody waits longer for a server that is silent */
 
 /* What became of a transaction says one statement's own result: COMMIT's. Whatever is behind it in
  * the trip may fail for reasons of its own. */

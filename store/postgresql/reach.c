@@ -9,7 +9,10 @@
 #include "store/postgresql/sql.h"
 #include "store/postgresql/statements.h"
 
-enum { AGAIN_MS = 250 };
+enum {
+    AGAIN_MS = 250,
+    LOG_EVERY_MS = 10 * 1000, /* where the reason of an outage has become another one */
+};
 
 static const char *const names[] = {
 #define X(name, sql) #name,
@@ -95,6 +98,7 @@ static bool connect(struct reach *reach)
     }
     if (session == 0)
         text_print(pg->why, sizeof pg->why, "the store is being opened");
+    txn->differs = PG_SAME;
     return session != 0;
 }
 
@@ -105,8 +109,8 @@ bool reach_ready(struct reach *reach)
 
     bool harmed = writes(&reach->txn) && atomic_load(&reach->txn.shared->harmed);
 
-    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) == CONNECTION_OK && !reach->txn.renamed &&
-        !harmed) {
+    if (pg->conn != NULL && pg->pq.PQstatus(pg->conn) == CONNECTION_OK &&
+        reach->txn.differs == PG_SAME && !harmed) {
         pg_sql_make_ready(&reach->txn);
         return true;
     }
@@ -114,11 +118,15 @@ bool reach_ready(struct reach *reach)
     if (now_ms < reach->again_ms && reached == reach->reached)
         return false;
     reach->reached = reached;
-    reach->txn.renamed = false; /* what is wrong now says pg->why */
+    reach->txn.differs = PG_SAME; /* what is wrong now says pg->why */
     if (connect(reach)) {
         atomic_fetch_add(&reach->txn.shared->reached, 1);
         return true;
     }
+    if (reach->txn.begun) /* says who is in the way, as it does below */
+        pg_roll_back(&reach->txn);
+    else if (kept_out_is_why(pg))
+        kept_out_explain(&reach->txn.shared->kept_out, pg, reach->txn.shared->log);
     reach_failed(reach);
     pg_drop(pg);
     reach->again_ms = clock_now_ms(&clock_monotonic) + AGAIN_MS;
@@ -127,17 +135,28 @@ bool reach_ready(struct reach *reach)
 
 void reach_note(struct reach *reach)
 {
+    static const char *const of_differs[] = {"",
+#define X(name, sql, text) text,
+                                             PG_DIFFERS_MAP(X)
+#undef X
+    };
+    enum pg_differs differs = reach->txn.differs;
+
     text_print(reach->why, sizeof reach->why, "%s",
-               reach->txn.renamed ? "the server's timeline, its replication, its clock or the "
-                                    "store's place has changed"
-                                  : reach->txn.pg.why);
+               differs != PG_SAME ? of_differs[differs] : reach->txn.pg.why);
 }
 
 void reach_failed(struct reach *reach)
 {
+    int64_t now_ms = clock_now_ms(&clock_monotonic);
+
     reach_note(reach);
-    if (!reach->reported)
+    if (!reach->reported ||
+        (now_ms - reach->logged_ms >= LOG_EVERY_MS && strcmp(reach->why, reach->logged) != 0)) {
         log_error(reach->log, "store %s: %s", reach->txn.pg.name, reach->why);
+        memcpy(reach->logged, reach->why, sizeof reach->logged);
+        reach->logged_ms = now_ms;
+    }
     reach->reported = true;
 }
 

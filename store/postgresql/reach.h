@@ -13,10 +13,12 @@ struct reach {
     struct pg_txn txn;
     const struct log *log;
     struct store_reasons *reasons;
-    int64_t again_ms;        /* not before, by clock_monotonic, */
-    int64_t reached;         /* unless another thread has reached it since */
-    bool reported;           /* the outage was logged */
-    char why[STORE_WHY_MAX]; /* of the outage */
+    int64_t again_ms;           /* not before, by clock_monotonic, */
+    int64_t reached;            /* unless another thread has reached it since */
+    bool reported;              /* the outage was logged, */
+    int64_t logged_ms;          /* last then, by clock_monotonic, */
+    char logged[STORE_WHY_MAX]; /* with this reason */
+    char why[STORE_WHY_MAX];    /* of the outage */
 };
 
 /* `uri` and the others are borrowed. */
@@ -28,7 +30,8 @@ void reach_free(struct reach *reach);
 bool reach_ready(struct reach *reach);
 /* An attempt has failed, and there may be another: remembers why. */
 void reach_note(struct reach *reach);
-/* The server or the connection has failed: remembers and logs why, once for an outage. */
+/* The server or the connection has failed, and there is no other attempt: remembers and logs why,
+ * once for an outage, and now and then where its reason has become another one. */
 void reach_failed(struct reach *reach);
 /* Something has succeeded. */
 void reach_good(struct reach *reach);

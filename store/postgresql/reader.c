@@ -36,7 +36,7 @@ static bool run_at_once(struct pg_txn *txn, struct list *batch, struct list *don
     for (struct list *at = batch->next; at != batch; at = at->next)
         set_hint(&txn->set, list_entry(at, const struct store_op, link));
     txn->direct = false;
-    return pg_load_all(txn) && !txn->renamed && run(txn, batch, done);
+    return pg_load_all(txn) && txn->differs == PG_SAME && run(txn, batch, done);
 }
 
 /* From a snapshot that is kept until all is read. What the first one has shown is read again. */
@@ -60,7 +60,7 @@ static bool run_rounds(struct pg_txn *txn, struct list *batch, struct list *done
     buf_free(&names);
     for (int rounds = 0; good && !list_empty(batch); rounds++) {
         txn->direct = rounds > 0;
-        good = pg_load(txn) && !txn->renamed && run(txn, batch, done);
+        good = pg_load(txn) && txn->differs == PG_SAME && run(txn, batch, done);
     }
     return good && pg_commit(txn) == PG_COMMITTED;
 }
@@ -76,7 +76,7 @@ static bool attempt(struct reach *reach, struct list *batch, struct list *done)
     txn->kind = PG_READS;
     if (!run_at_once(txn, batch, done)) {
         pg_roll_back(txn);
-        reach_failed(reach);
+        reach_note(reach);
         return false;
     }
     list_init(&answered);
@@ -85,7 +85,7 @@ static bool attempt(struct reach *reach, struct list *batch, struct list *done)
         list_splice(&answered, batch); /* they have no answer that is replicated */
         list_splice(batch, &answered);
         pg_roll_back(txn);
-        reach_failed(reach);
+        reach_note(reach);
         return false;
     }
     list_splice(done, &answered);
@@ -106,6 +106,8 @@ enum work_result pg_reader_work(void *context, struct list *batch, size_t count,
     reader->reach.txn.pg.timed_out = false;
     for (int tries = 0; !good && tries < TRIES && !reader->reach.txn.pg.timed_out; tries++)
         good = attempt(&reader->reach, batch, &done);
+    if (!good)
+        reach_failed(&reader->reach);
     for (struct list *at = batch->next; at != batch; at = at->next)
         reach_fail(&reader->reach, list_entry(at, struct store_op, link));
     list_splice(&done, batch);

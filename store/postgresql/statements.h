@@ -3,6 +3,7 @@
 #ifndef STOCKADE_STORE_POSTGRESQL_STATEMENTS_H
 #define STOCKADE_STORE_POSTGRESQL_STATEMENTS_H
 
+#include "store/postgresql/differs.h"
 #include "store/postgresql/schema.h"
 
 #define PG_ROW                                                                                     \
@@ -17,13 +18,33 @@
 #define PG_HOLDER_OURS                                                                             \
     "coalesce(a.usename = current_user AND a.application_name LIKE 'stockade %', false)"
 #define PG_HOLDER_STANDS "coalesce(a.wait_event_type = 'Client', false)"
-#define PG_HOLDER_COLUMNS                                                                          \
-    "SELECT coalesce(a.pid, 0)::int8, " PG_HOLDER_STATE ", " PG_HOLDER_OURS ", " PG_HOLDER_STANDS  \
-    ", CASE WHEN p.gid IS NOT NULL"                                                                \
-    " THEN concat('prepared transaction ', p.gid, ', user ', p.owner)"                             \
+#define PG_HOLDER_TEXT                                                                             \
+    " CASE WHEN p.gid IS NOT NULL"                                                                 \
+    " THEN concat('prepared transaction ', left(p.gid, 64), ', user ', p.owner,"                   \
+    " ' (COMMIT PREPARED or ROLLBACK PREPARED ends it)')"                                          \
     " ELSE concat('backend PID ', a.pid, ', user ', a.usename,"                                    \
     " ', application ' || nullif(a.application_name, ''), ', ' || a.state || ' since '"            \
     " || round(extract(epoch FROM clock_timestamp() - a.state_change)) || ' s') END"
+#define PG_HOLDER_COLUMNS                                                                          \
+    "SELECT coalesce(a.pid, 0)::int8, " PG_HOLDER_STATE ", " PG_HOLDER_OURS ", " PG_HOLDER_STANDS  \
+    "," PG_HOLDER_TEXT
+/* Who keeps others out of stockade.meta, or has been in it for long, where one wants to be alone:
+ * its number, its state's, does it stand still in a COPY of ours, how far has that come, and a text
+ * for people. */
+#define PG_META_HOLDER                                                                             \
+    "SELECT coalesce(a.pid, 0)::int8, " PG_HOLDER_STATE                                            \
+    ", coalesce(a.usename = current_user AND a.application_name = '" PG_MAINTENANCE_NAME "'"       \
+    " AND c.pid IS NOT NULL, false) AND " PG_HOLDER_STANDS                                         \
+    ", coalesce(c.bytes_processed + c.tuples_processed, -1)::int8," PG_HOLDER_TEXT                 \
+    " FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid"                               \
+    " LEFT JOIN pg_stat_progress_copy c ON c.pid = l.pid"                                          \
+    " LEFT JOIN pg_prepared_xacts p ON l.virtualtransaction = '-1/' || p.transaction"              \
+    " WHERE l.granted AND l.relation = 'stockade.meta'::regclass"                                  \
+    " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"           \
+    " AND l.pid IS DISTINCT FROM pg_backend_pid()"                                                 \
+    " AND (l.mode IN ('ExclusiveLock', 'AccessExclusiveLock') OR (l.mode <> 'AccessShareLock'"     \
+    " AND coalesce(a.xact_start < clock_timestamp() - interval '1 s', true)))"                     \
+    " ORDER BY l.mode IN ('ExclusiveLock', 'AccessExclusiveLock') DESC, a.xact_start LIMIT 1"
 
 /* A statement that changes `count` rows of `table`; `good` is SQL for what a changed row has to be.
  * Fewer are an error of the server's, for COMMIT comes in the same trip, and is skipped then: a
@@ -34,6 +55,8 @@
     " <> " count " THEN concat('stockade." table ": of ', " count ", ' rows, changed as told ',"   \
     " count(*) FILTER (WHERE good))::int4 END FROM done"
 #define PG_EACH "cardinality($1)"
+
+#define PG_WHEN(name, sql, text) " WHEN " sql " THEN '" #name "'"
 
 #define PG_STATEMENT_MAP(X)                                                                        \
     X(BEGIN, "BEGIN")                                                                              \
@@ -46,11 +69,8 @@
     X(FLOOR_ALONE, "LOCK TABLE stockade.meta IN EXCLUSIVE MODE")                                   \
     /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
      * first. */                                                                                   \
-    X(STATE, "SELECT floor, stockade.now_ms() + clock_ms,"                                         \
-             " server IS DISTINCT FROM stockade.server()"                                          \
-             " OR replicated <> stockade.is_replicated() OR move_part IN (1, 3)"                   \
-             " OR split_part(identity, '/', 3) <> 'stockade.resource'::regclass::oid::text,"       \
-             " clock_number, ended FROM stockade.meta")                                            \
+    X(STATE, "SELECT floor, stockade.now_ms() + clock_ms, (CASE" PG_DIFFERS_MAP(                   \
+                 PG_WHEN) " END), clock_number, ended FROM stockade.meta")                         \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
                 " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \

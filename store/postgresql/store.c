@@ -140,6 +140,7 @@ static void dispose(struct pg_store *store)
     pthread_mutex_destroy(&store->apart.lock);
     finished_destroy(&store->finished);
     reasons_destroy(&store->reasons);
+    kept_out_destroy(&store->shared.kept_out);
     pg_clock_destroy(&store->shared.clock);
     pthread_mutex_destroy(&store->shared.place_lock);
     mem_free_secret(store->uri);
@@ -281,6 +282,7 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     reasons_init(&store->reasons);
     store->shared.log = options->log;
     pg_clock_init(&store->shared.clock);
+    kept_out_init(&store->shared.kept_out);
     pthread_mutex_init(&store->shared.place_lock, NULL);
     init_reach(store, &store->writer.lanes[0].reach, PG_CONNECTION_WRITER, options->log);
     init_reach(store, &store->writer.lanes[1].reach, PG_CONNECTION_WRITER_2, options->log);

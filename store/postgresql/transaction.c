@@ -72,6 +72,7 @@ void pg_roll_back(struct pg_txn *txn)
 {
     struct pg *pg = &txn->pg;
     char why[STORE_WHY_MAX];
+    bool kept_out = kept_out_is_why(pg);
 
     set_clear(&txn->set);
     txn->wrote = txn->in_savepoint = false;
@@ -85,6 +86,8 @@ void pg_roll_back(struct pg_txn *txn)
         if (!pg_end(pg)) /* the next transaction would be a part of this one */
             pg_drop(pg);
         memcpy(pg->why, why, sizeof why);
+        if (kept_out)
+            kept_out_explain(&txn->shared->kept_out, pg, txn->shared->log);
     }
     txn->begun = false;
 }

@@ -12,6 +12,8 @@
 #include <stdatomic.h>
 
 #include "store/postgresql/clock.h"
+#include "store/postgresql/differs.h"
+#include "store/postgresql/kept_out.h"
 #include "store/postgresql/pg.h"
 #include "store/postgresql/set.h"
 #include "store/txn.h"
@@ -79,6 +81,7 @@ struct pg_shared {
     atomic_bool unsafe; /* the server has fsync = off */
     atomic_bool lost;   /* the outcome of a commit will never be known */
     struct pg_clock clock;
+    struct kept_out kept_out;
 };
 
 struct pg_txn {
@@ -92,8 +95,8 @@ struct pg_txn {
 
     /* The transaction under way. */
     bool begun;
-    bool renamed;         /* the store, its replication or clock is not what it was: identity.h */
-    int64_t floor, ended; /* of all resources; no token up to `ended` lives */
+    enum pg_differs differs;  /* from what the connection knows of the store */
+    int64_t floor, ended;     /* of all resources; no token up to `ended` lives */
     int64_t now_ms, since_ms; /* the store's time (clock.h), read behind the locks of its rows */
     int64_t mark, mark_ms;    /* its number, 0: it has changed nothing; its time */
     bool wrote;               /* something went past the set */

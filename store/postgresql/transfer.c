@@ -503,7 +503,7 @@ struct transfer *transfer_postgresql(const char *uri, enum transfer_use use,
     transfer->uri = mem_strdup(uri);
     transfer->use = use;
     transfer->pg = (struct pg){.uri = transfer->uri,
-                               .name = "stockade-maintenance",
+                               .name = PG_MAINTENANCE_NAME,
                                .texts = texts,
                                .timeout_ms = TIMEOUT_MS,
                                .go_on = go_on,

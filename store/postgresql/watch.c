@@ -222,7 +222,7 @@ static bool do_chores(struct pg_watch *watch)
         pg_roll_back(txn);
         return false;
     }
-    if (txn->renamed)
+    if (txn->differs != PG_SAME)
         return true; /* reach_ready sees to it */
     pg_param_int64(&wall, clock_wall_us(&clock_monotonic) / 1000);
     pg_param_int64(&before, txn->now_ms - PG_MARK_KEPT_MS);
@@ -242,6 +242,9 @@ static bool look_at_tables(struct pg_watch *watch)
     if (now_ms < watch->tables_ms)
         return true;
     watch->tables_ms = now_ms + REST_MS;
+    size_t ended = atomic_exchange(&watch->reach.txn.shared->kept_out.ended, 0);
+    if (ended > 0)
+        count(watch, ended, -1);
     bool ours = pg_schema_is_ours(pg);
     if (pg->conn == NULL || pg->failed)
         return false;

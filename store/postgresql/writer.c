@@ -109,14 +109,14 @@ static enum pg_ended run(struct pg_writer *writer, struct pg_lane *lane)
     for (size_t i = 0; i < batch->count; i++)
         set_hint(&txn->set, batch->entries[i].op);
     for (int rounds = 0; good && start < batch->count; rounds++) {
-        good = pg_load(txn) && !txn->renamed;
+        good = pg_load(txn) && txn->differs == PG_SAME;
         txn->direct = rounds >= ROUNDS_MAX;
         if (good)
             start = run_from(txn, batch, start, &good);
     }
-    if (good && !txn->renamed)
+    if (good && txn->differs == PG_SAME)
         return PG_COMMITTED;
-    bool again = txn->renamed || (txn->pg.conn == NULL && !txn->pg.timed_out);
+    bool again = txn->differs != PG_SAME || (txn->pg.conn == NULL && !txn->pg.timed_out);
     pg_roll_back(txn);
     reach_note(&lane->reach);
     return again ? PG_AGAIN : PG_NOT;

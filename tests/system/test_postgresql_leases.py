@@ -278,7 +278,8 @@ def test_who_has_had_a_row_locked_for_long_is_named(rig, database, uri):
                         r" in transaction since \d+ s;",
                 "shared": f"backend PID ({'|'.join(str(one.info.backend_pid) for one in sharers)})"
                           r", user shop, idle in transaction since \d+ s;",
-                "prepared": "prepared transaction left over, user shop",
+                "prepared": "prepared transaction left over, user shop .COMMIT PREPARED or ROLLBACK"
+                            " PREPARED ends it",
                 "root": f"backend PID {root.info.backend_pid}, user postgres, application backup",
         }.items():
             assert errors[name].code == "STORE"

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work that is longer than the limit of a trip, and whatever stands in the way of a store in
+PostgreSQL: it goes on in bounded steps, or is told by name, with what to do."""
+
+import signal
+import time
+
+import pytest
+
+from harness.limits import patience, wait_until
+from harness.postgres import SUPERUSER, ask
+from harness.replicated import Replicated
+from harness.resp import ReplyError
+from test_postgresql_ops import Ops
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+
+
+def answers(client, *command):
+    return not isinstance(client.ask(*command), ReplyError)
+
+
+# A prepared transaction.
+
+def prepare(server, database, resource, token):
+    """It has presented a token, and its session has ended."""
+    with server.connect(database) as user:
+        ask(user, "BEGIN")
+        ask(user, "SELECT stockade.present(%s, %s::int8)", resource, token)
+        ask(user, "PREPARE TRANSACTION 'nightly'")
+
+
+def test_a_prepared_transaction_that_has_presented_a_token_concerns_its_resource_alone(rig):
+    """After a promotion, too."""
+    group = Replicated(rig, standbys=1, synchronous=False)
+    database = group.database()
+    daemon = rig.daemon(store=group.door().uri(database, connect_timeout=2))
+    client = daemon.client()
+    tokens = {name: client.token(name, 60000) for name in ("held", "other")}
+    prepare(group.primary, database, "held", tokens["held"])
+    group.await_replayed()
+    group.primary.kill()
+    group.promote(among=list(group.standbys), lossy=True)
+    wait_until(lambda: answers(client, "ACQUIRE", "new", 60000), "it is served", 30)
+    client.refused("STALE", "FENCED", tokens["other"], "SET", "other", "1")
+    assert client.token("other", 60000) > tokens["other"]
+    assert client("GET", "held") is None
+    client.send("ACQUIRE", "held", 60000)  # waits for that one
+    with group.primary.connect(database) as user:
+        ask(user, "COMMIT PREPARED 'nightly'")
+    assert client.read()[0] > tokens["held"]
+
+
+# What is told.
+
+def test_the_true_reason_is_told_and_logged(rig, database):
+    """Where what the daemon knew of the store has changed, it is why it looks again; why that fails
+    is another thing."""
+    daemon = rig.daemon(store=database.uri)
+    client = daemon.client()
+    token = client.token("r", 60000)
+    with database.connect(user=SUPERUSER) as user:
+        ask(user, "UPDATE stockade.meta SET clock_ms = clock_ms + 10000")
+        ask(user, "BEGIN")
+        ask(user, "LOCK TABLE stockade.meta IN EXCLUSIVE MODE")
+        said = f"lock timeout: the store is locked by backend PID {user.info.backend_pid}, user post"
+        client.refused("STORE", "GET", "r", text=said, timeout=patience(3 * WAITS_SECONDS))
+        assert said in daemon.log() and "clock" not in daemon.log()
+    wait_until(lambda: answers(client, "FENCED", token, "SET", "r", "1"), "it goes on", 15)
+    assert client("GET", "r") == b"1"
+
+
+# Maintenance that stands still.
+
+STILL_SECONDS = 30  # then its backend is ended
+WAITS_SECONDS = 3  # for a lock
+TOOK = ".*: the store is locked by backend PID [0-9]+, user shop, application stockade-maintenance"
+
+
+COPIES = ("SELECT 1 FROM pg_stat_progress_copy JOIN pg_stat_activity USING (pid)"
+          " WHERE wait_event_type = 'Client'")
+
+
+def stop_in_copy(running, database):
+    """It runs for a moment at a time until it stands in the middle of COPY."""
+    def stands():
+        assert running.poll() is None, "it has ended before"
+        running.send_signal(signal.SIGCONT)
+        time.sleep(0.001)
+        running.send_signal(signal.SIGSTOP)
+        return database.sql(COPIES, user=SUPERUSER)
+    running.send_signal(signal.SIGSTOP)
+    wait_until(stands, "it stands in COPY", 30)
+
+
+@pytest.fixture
+def ops(rig):
+    return Ops(rig)
+
+
+def test_who_keeps_writes_out_is_named(rig, ops, database):
+    client = rig.daemon(store=database.uri).client()
+    token = client.token("kept", 60000)
+    client.fenced(token, "SET", "kept", "1")
+    ops.do("backup", ops.copy, store=database.uri)
+    relay = rig.relay(("127.0.0.1", database.server.port))
+    relay.hold("up", b"PGCOPY")
+    running = ops.start("restore", ops.copy, "--store", database.uri_at(relay.address))
+    wait_until(lambda: database.sql(COPIES, user=SUPERUSER), "it stands", 20)
+    client.refused("STORE", "FENCED", token, "SET", "kept", "2", text="lock timeout" + TOOK,
+                   timeout=patience(3 * WAITS_SECONDS))
+    assert client("GET", "kept") == b"1"
+    running.kill()
+    running.communicate()
+    relay.cut()
+    wait_until(lambda: answers(client, "FENCED", token, "SET", "kept", "3"), "it goes on", 15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["restore", "move"])
+def test_maintenance_that_stands_still_keeps_nobody_out_for_ever(rig, ops, database, how):
+    daemon = rig.daemon(store=database.uri)
+    client = daemon.client()
+    tokens = {f"r{i}": client.token(f"r{i}", 600_000) for i in range(4)}
+    for name, token in tokens.items():
+        client.fenced(token, "SET", name, bytes(4_000_000))
+    store = database.server.socket_uri(database.name)  # over TCP, its own limits may end it
+    ops.do("backup", ops.copy, store=store)
+    running = ops.start(*(("restore", ops.copy, "--store", store) if how == "restore" else
+                          ("move", "--from", store, "--to", f"sqlite:{rig.folder / 'new.db'}")))
+    stop_in_copy(running, database)
+    begun = time.monotonic()
+    wait_until(lambda: answers(client, "FENCED", tokens["r1"], "SET", "r1", "2"), "writes go on",
+               3 * STILL_SECONDS)
+    assert time.monotonic() - begun > STILL_SECONDS
+    running.send_signal(signal.SIGCONT)
+    output, said = running.communicate(timeout=patience(20))
+    assert running.returncode == 1 and output == "", (output, said)
+    assert "stood still for 30 s with the store locked" in daemon.log()
+    wait_until(lambda: daemon.metric("store_backends_ended_total") == 1, "it is counted")
+    assert client("GET", "r1") == b"2" and client("STRLEN", "r2") == 4_000_000
