@@ -128,12 +128,14 @@ static bool crosses(const struct call *other, const struct call *call)
     return false;
 }
 
-/* An ACQUIREALL that gets null fences nobody, but where another took one in between. */
+/* An ACQUIREALL that gets null fences nobody, but where another took one in between, or where the
+ * taking lasted for longer than the leases were to. */
 static void judge_basket_denied(struct auditor *auditor, const struct call *call)
 {
     struct world *world = auditor->world;
 
-    if (world->trouble_us + CALM_US > call->arrived_us)
+    if (world->trouble_us + CALM_US > call->arrived_us ||
+        call->arrived_us + call->ttl_ms * 1000 <= world->now_us)
         return;
     for (const struct call *other = auditor->calls; other != NULL; other = other->next)
         if (crosses(other, call))
