@@ -130,6 +130,16 @@ void request_free(struct request *request)
     request_put(request);
 }
 
+void request_take_rights(struct request *request, const struct acl_user *user)
+{
+    struct acl *acl = acl_keep(request->engine->acl);
+
+    if (request->acl != NULL)
+        acl_drop(request->acl);
+    request->rights = user;
+    request->acl = acl;
+}
+
 void request_orphan(struct request *request)
 {
     const struct session *session = request->session;

@@ -98,6 +98,7 @@ struct request {
     /* Which names may be shown, where not all may: acl_may_touch. `acl` is kept. */
     const struct acl_user *rights;
     struct acl *acl;
+    size_t looked; /* so many of its names `rights` permit: rights_look */
 
     /* The store's between submit and done, then the loop's. */
     struct buf reply;
@@ -119,6 +120,8 @@ void request_free(struct request *request);
 /* Free those that are kept to be used again, when the engine ends. */
 void requests_free_spares(struct engine *engine);
 
+/* It is its user's from now on, by the users in force. */
+void request_take_rights(struct request *request, const struct acl_user *user);
 /* Its connection closes: keep who has sent it. */
 void request_orphan(struct request *request);
 

@@ -4,10 +4,18 @@
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
 
+/* A slice takes some milliseconds: so many bytes of names, each held against each pattern. */
+enum { SLICE_COST = 4 << 20, NAME_COST = 32 };
+
 struct asking {
     const struct acl_user *user;
     const struct engine *engine;
     struct denial *denial;
+    size_t seen;    /* names of the request, in their order */
+    size_t looked;  /* of which so many need not be looked at */
+    size_t cost;    /* of those that were */
+    bool in_slices; /* it ends where that is too much, */
+    bool unfinished;
 };
 
 static bool deny(const struct asking *asking, enum denied_for reason, struct bytes object,
@@ -19,9 +27,33 @@ static bool deny(const struct asking *asking, enum denied_for reason, struct byt
     return false;
 }
 
-static bool permits_key(const struct asking *asking, struct bytes key, unsigned needs)
+/* Is this name to be looked at, which is held against so many patterns? */
+static bool looks_at(struct asking *asking, struct bytes name, size_t patterns)
 {
-    return acl_may_touch(asking->user, key, needs) || deny(asking, DENIED_FOR_KEY, key, needs);
+    if (asking->seen++ < asking->looked)
+        return false;
+    asking->cost += (name.len + NAME_COST) * (patterns + 1);
+    return true;
+}
+
+static bool permits_key(struct asking *asking, struct bytes key, unsigned needs)
+{
+    return !looks_at(asking, key, asking->user->keys_count) ||
+           acl_may_touch(asking->user, key, needs) || deny(asking, DENIED_FOR_KEY, key, needs);
+}
+
+static bool permits_channel(struct asking *asking, struct bytes channel, bool is_pattern)
+{
+    return !looks_at(asking, channel, asking->user->channels_count) ||
+           acl_may_hear(asking->user, channel, is_pattern) ||
+           deny(asking, DENIED_FOR_CHANNEL, channel, 0);
+}
+
+/* Is it enough for this slice? Then all ends as if something was denied. */
+static bool is_enough(struct asking *asking)
+{
+    asking->unfinished = asking->in_slices && asking->cost > SLICE_COST;
+    return asking->unfinished;
 }
 
 /* The row of `commands`; NULL for a row that stands in for one, on lock keys. */
@@ -59,7 +91,7 @@ bool rights_permit_deed(const struct acl_user *user, const struct engine *engine
 }
 
 /* A lock key is a lock on its resource: the right has to be for that name. */
-static bool permits_keys(const struct asking *asking, const struct command *command,
+static bool permits_keys(struct asking *asking, const struct command *command,
                          const struct bytes *argv, size_t argc, unsigned needs)
 {
     const struct engine *engine = asking->engine;
@@ -71,13 +103,13 @@ static bool permits_keys(const struct asking *asking, const struct command *comm
                        engine->on_lock_key(engine, argv[places.at], &name);
         if (!is_lock && (command->flags & COMMAND_COUNTED) && command->key_first == 0)
             continue; /* a script's channel, or no lock: lockkeys/eval.c minds both */
-        if (!permits_key(asking, name, needs))
+        if (!permits_key(asking, name, needs) || is_enough(asking))
             return false;
     }
     return true;
 }
 
-static bool permits_channels(const struct asking *asking, const struct command *command,
+static bool permits_channels(struct asking *asking, const struct command *command,
                              const struct bytes *argv, size_t argc, struct bytes published)
 {
     bool patterns = command->flags & COMMAND_PATTERNS;
@@ -86,10 +118,9 @@ static bool permits_channels(const struct asking *asking, const struct command *
                                                     : 1;
 
     for (size_t i = 1; i < end; i++)
-        if (!acl_may_hear(asking->user, argv[i], patterns))
-            return deny(asking, DENIED_FOR_CHANNEL, argv[i], 0);
-    return published.len == 0 || acl_may_hear(asking->user, published, false) ||
-           deny(asking, DENIED_FOR_CHANNEL, published, 0);
+        if (!permits_channel(asking, argv[i], patterns) || is_enough(asking))
+            return false;
+    return published.len == 0 || permits_channel(asking, published, false);
 }
 
 /* What one command does, alone or as a step of another. */
@@ -103,7 +134,7 @@ static struct act act_of(const struct asking *asking, struct request *request,
     return (struct act){.deed = subcommand != NULL ? subcommand->deed : command->deed};
 }
 
-static bool permits_command(const struct asking *asking, const struct command *command,
+static bool permits_command(struct asking *asking, const struct command *command,
                             const struct bytes *argv, size_t argc, struct act act)
 {
     const struct subcommand *subcommand = argc > 1 ? subcommand_find(command, argv[1]) : NULL;
@@ -147,38 +178,78 @@ static unsigned needs_of_claims(const struct act *act, bool by_sql)
     return by_sql || (keys & ACL_WRITES) ? ACL_WRITES : keys;
 }
 
-static bool permits_step(const struct asking *asking, struct request *request,
-                         const struct step *step, bool by_sql)
+static bool permits_step(struct asking *asking, struct request *request, const struct step *step,
+                         bool by_sql)
 {
     const struct act act = act_of(asking, request, step->command, step->argv, step->argc);
 
     if (!permits_command(asking, step->command, step->argv, step->argc, act) ||
         !permits_definition(asking, step))
         return false;
-    if (by_sql)
+    size_t looked = asking->looked;
+    if (by_sql) {
         asking->denial->command = "SQL";
+        asking->looked = 0; /* that was for less */
+    }
     for (size_t i = 0; i < step->claims_count; i++)
         if (!permits_key(asking, step->claims[i].resource, needs_of_claims(&act, by_sql)))
+            return false;
+    asking->looked = looked;
+    return true;
+}
+
+static bool permits_all(struct asking *asking, struct request *request)
+{
+    const struct plan *plan = &request->plan;
+
+    if (plan->steps_count == 0) /* no plan, or one that was refused */
+        return permits_command(
+            asking, request->command, request->argv, request->argc,
+            act_of(asking, request, request->command, request->argv, request->argc));
+    bool by_sql = writes_by_sql(plan);
+    for (size_t i = 0; i < plan->steps_count; i++)
+        if (!permits_step(asking, request, &plan->steps[i], by_sql))
             return false;
     return true;
 }
 
+static struct asking asking_of(const struct acl_user *user, const struct request *request,
+                               struct denial *denial)
+{
+    bool goes_on = request->rights == user && request->acl == request->engine->acl;
+
+    return (struct asking){.user = user,
+                           .engine = request->engine,
+                           .denial = denial,
+                           .looked = goes_on ? request->looked : 0};
+}
+
 bool rights_permit(const struct acl_user *user, struct request *request, struct denial *denial)
 {
-    const struct asking asking = {user, request->engine, denial};
-    const struct plan *plan = &request->plan;
+    struct asking asking = asking_of(user, request, denial);
 
-    if (user->all)
+    return user->all || permits_all(&asking, request);
+}
+
+/* One slice will do, whatever is in it. */
+static bool is_small(const struct acl_user *user, const struct request *request)
+{
+    size_t patterns = user->keys_count + user->channels_count;
+
+    return request->size <= SLICE_COST / 2 / (patterns + 1);
+}
+
+bool rights_look(const struct acl_user *user, struct request *request)
+{
+    struct denial denial;
+    struct asking asking = asking_of(user, request, &denial);
+
+    asking.in_slices = true;
+    if (user->all || is_small(user, request) || permits_all(&asking, request) || !asking.unfinished)
         return true;
-    if (plan->steps_count == 0) /* no plan, or one that was refused */
-        return permits_command(
-            &asking, request->command, request->argv, request->argc,
-            act_of(&asking, request, request->command, request->argv, request->argc));
-    bool by_sql = writes_by_sql(plan);
-    for (size_t i = 0; i < plan->steps_count; i++)
-        if (!permits_step(&asking, request, &plan->steps[i], by_sql))
-            return false;
-    return true;
+    request_take_rights(request, user);
+    request->looked = asking.seen;
+    return false;
 }
 
 void rights_explain(const struct acl_user *user, const struct denial *denial, struct buf *text)

@@ -23,7 +23,12 @@ struct denial {
     const char *category; /* of what it does */
 };
 
-/* May the user do what the request asks? Its plan is made. False: `denial` says what is missing. */
+/* Look at a slice of the names in the request, whose plan is made: there may be a million of them,
+ * and as many patterns as the operator likes. False: there are more to look at. The request
+ * remembers how far it is, and the user, whose `acl` is the one in force. */
+bool rights_look(const struct acl_user *user, struct request *request);
+/* May the user do what the request asks? Its plan is made. What rights_look() has looked at is not
+ * looked at again. False: `denial` says what is missing. */
 bool rights_permit(const struct acl_user *user, struct request *request, struct denial *denial);
 /* May the user do this by this command, whatever the keys? */
 bool rights_permit_deed(const struct acl_user *user, const struct engine *engine,

@@ -658,22 +658,29 @@ bool session_admits(struct session *session, struct request *request)
     return false;
 }
 
+bool session_looks_on(struct session *session, struct request *request)
+{
+    if (session->rights == NULL || rights_look(session->rights, request))
+        return false;
+    list_remove(&session->changed);
+    list_append(&session->engine->deferred, &session->changed);
+    return true;
+}
+
 /* Start the request that was parsed. False: it has to wait. */
 static bool start_next(struct session *session)
 {
     struct request *request = session->next;
 
-    if (!may_start(session, request))
+    if (!may_start(session, request) || (!request->queued && session_looks_on(session, request)))
         return false;
     if (session->input_ended && request->command->abandon != NULL) {
         session_kill(session); /* as session_input_ended says */
         return true;
     }
+    if (request->queued)
+        return session->on_queued(request);
     session->next = NULL;
-    if (request->queued) {
-        session->on_queued(request);
-        return true;
-    }
     take_place(session, request);
     if (request->order != ORDER_NOW) {
         session->running_order = request->order;
@@ -688,10 +695,8 @@ static bool start_next(struct session *session)
         request_finish(request);
         return true;
     }
-    if (session->rights != NULL && !session->rights->all) {
-        request->rights = session->rights; /* which the store's threads may ask */
-        request->acl = acl_keep(session->engine->acl);
-    }
+    if (session->rights != NULL && !session->rights->all)
+        request_take_rights(request, session->rights); /* which the store's threads may ask */
     if (may_be_administration(request) && !audit_administration(session, request))
         return true;
     request->command->start(request);

@@ -66,10 +66,11 @@ struct session {
     size_t share;  /* of the room for replies: what is in `out` and unsent, where that is much */
     size_t bytes;  /* that are counted in its account: of requests, queued ones, that share */
 
-    struct multi *multi;                        /* between MULTI and EXEC; or NULL */
-    size_t queued_bytes;                        /* of the arguments there */
-    void (*on_queued)(struct request *request); /* a command for the transaction has arrived */
-    bool exec_refused;                          /* one could not be queued */
+    struct multi *multi; /* between MULTI and EXEC; or NULL */
+    size_t queued_bytes; /* of the arguments there */
+    /* A command for the transaction has arrived. False: ask again in the next turn. */
+    bool (*on_queued)(struct request *request);
+    bool exec_refused;             /* one could not be queued */
     const struct command *refused; /* to which what follows belongs, so that it is refused, too: a
                                       MULTI, or a login that was refused as BUSY; or NULL */
     struct subscriber *subscriber; /* pubsub.c; NULL: listens to nothing */
@@ -93,7 +94,10 @@ void session_make_room(struct session *session);
 bool session_is_admin(const struct session *session);
 /* The checks that come before any command. False: the error is in the reply. */
 bool session_admits(struct session *session, struct request *request);
-/* One of them: may its user do that? */
+/* Has the next turn to come before that, since there are more names in the request than one turn
+ * may look at? Its plan is made. */
+bool session_looks_on(struct session *session, struct request *request);
+/* One of the checks: may its user do that? */
 bool session_permits(struct session *session, struct request *request);
 /* Remember for ACL LOG what was denied; `reason` is a constant. */
 void session_log_denial(struct session *session, const char *reason, struct bytes object,

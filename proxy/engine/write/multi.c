@@ -13,6 +13,9 @@ struct multi {
     struct request **queue; /* owned */
     size_t count, room;
     struct bytes id; /* that one of them carries */
+    /* By whose rights all of them were judged; NULL: not all by the same. The acl is kept. */
+    const struct acl_user *rights;
+    struct acl *acl;
 };
 
 static void multi_free(void *state)
@@ -22,6 +25,8 @@ static void multi_free(void *state)
     for (size_t i = 0; i < multi->count; i++)
         request_free(multi->queue[i]);
     free(multi->queue);
+    if (multi->acl != NULL)
+        acl_drop(multi->acl);
     free(multi);
 }
 
@@ -65,23 +70,40 @@ static bool plan_queued(struct multi *multi, struct request *request)
     return true;
 }
 
-/* A session's on_queued. */
-static void queue(struct request *request)
+/* One more is admitted by the rights that its session has now. */
+static void note_rights(struct multi *multi, const struct session *session)
+{
+    if (multi->count == 0) {
+        multi->rights = session->rights;
+        multi->acl = acl_keep(session->engine->acl);
+    } else if (multi->rights != session->rights || multi->acl != session->engine->acl) {
+        multi->rights = NULL;
+    }
+}
+
+/* A session's on_queued. False: ask again in the next turn. */
+static bool queue(struct request *request)
 {
     struct session *session = request->session;
     struct multi *multi = session->multi;
 
     size_t before = session->queued_bytes;
-    bool planned = plan_queued(multi, request); /* what it may is judged by its plan */
+    if (request->looked == 0 &&
+        !plan_queued(multi, request)) /* what it may is judged by its plan */
+        request->plan.refused = true;
+    if (session_looks_on(session, request))
+        return false;
+    session->next = NULL;
     session_count_queued(session, before + request->size);
-    if (!session_admits(session, request) || !planned) {
+    if (!session_admits(session, request) || request->plan.refused) {
         session_count_queued(session, before);
         session->exec_refused = true;
         plan_note_refusal(request);
         session_answer(session, buf_bytes(&request->reply));
         request_free(request);
-        return;
+        return true;
     }
+    note_rights(multi, session);
     if (request->plan.id.len > 0)
         multi->id = request->plan.id; /* borrowed, for it is queued now */
     if (multi->count == multi->room) {
@@ -90,6 +112,7 @@ static void queue(struct request *request)
     }
     multi->queue[multi->count++] = request;
     session_answer(session, bytes_of("+QUEUED\r\n"));
+    return true;
 }
 
 void multi_begin(struct request *request)
@@ -145,6 +168,8 @@ void multi_exec(struct request *request)
     }
     plan_join(request, multi->queue, multi->count);
     /* Its user's rights may have changed; and what SQL acts under is known only now. */
+    if (multi->rights == request->rights && multi->acl == request->acl)
+        request->looked = SIZE_MAX;
     if (!session_permits(session, request)) {
         request_finish(request);
         return;

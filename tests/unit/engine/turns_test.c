@@ -562,6 +562,98 @@ TEST(no_command_holds_the_loop_however_much_there_is_to_tell)
     rig_free(rig);
 }
 
+/* The same for one whose rights are by name, with many patterns. */
+static const struct turn_case by_name[] = {
+    {.words = "MGET", .more = "sku:%zu"},
+    {.words = "MGET", .more = "a99:%zu"},
+    {.words = "MSET", .more = "a99:%zu v"},
+    {.words = "MSET", .more = "a99:%zu v", .last = "foreign v"},
+    {.words = "FENCEDALL 1 a99:1 1 MSET", .more = "a99:%zu v"},
+    {.words = "SUBSCRIBE", .more = "a99:%zu"},
+};
+static const struct turn_case queued = {.words = "MSET", .more = "a99:%zu v", .times = 300000};
+
+static struct acl *many_patterns(void)
+{
+    struct buf text = {0};
+    char why[ACL_WHY_SIZE];
+
+    buf_append_text(&text, "user default on nopass +@all ~sku:*");
+    for (int i = 0; i < 100; i++)
+        buf_printf(&text, " ~a%d:* &a%d:*", i, i);
+    buf_append_text(&text, "\n");
+    struct acl *acl = acl_parse(buf_bytes(&text), commands, commands_count, why);
+    buf_free(&text);
+    assert_non_null(acl);
+    return acl;
+}
+
+TEST(no_command_holds_the_loop_however_many_names_are_held_against_patterns)
+{
+    struct rig *rig = rig_new(true, many_patterns());
+
+    assert_quick(rig, by_name, sizeof by_name / sizeof *by_name);
+    rig_free(rig);
+}
+
+TEST(neither_does_one_in_a_transaction)
+{
+    struct rig *rig = rig_new(true, many_patterns());
+    struct buf request = request_of(&queued, NULL);
+    int64_t queued_us = 0, exec_us = 0;
+
+    for (int i = 0; i < REPEATS && (i == 0 || queued_us > limit_us() || exec_us > limit_us());
+         i++) {
+        say(rig, 0, "MULTI");
+        queued_us = longest_turn(rig, &request);
+        assert_string_equal(rig->clients[0].said, "+QUEUED\r\n");
+        rig->longest_us = 0;
+        say(rig, 0, "EXEC");
+        assert_memory_equal(rig->clients[0].said, "*1\r\n", 4);
+        exec_us = rig->longest_us;
+    }
+    buf_free(&request);
+    assert_true(queued_us - least_turn(&queued) <= limit_us());
+    assert_true(exec_us <= limit_us());
+    rig_free(rig);
+}
+
+static void assert_denied(const struct rig *rig, const char *name)
+{
+    char begin[64];
+
+    snprintf(begin, sizeof begin, "-NOPERM user 'default' may not write '%s'", name);
+    assert_memory_equal(rig->clients[0].said, begin, strlen(begin));
+}
+
+/* Names are looked at in several turns: the last one counts, too, and so do the users in force. */
+TEST(a_name_that_is_looked_at_late_is_denied)
+{
+    struct acl *acl = many_patterns();
+    struct rig *rig = rig_new(true, acl);
+    struct turn_case good = {.words = "MSET", .more = "a99:%zu v"};
+    struct turn_case foreign = {.words = "MSET", .more = "a99:%zu v", .last = "foreign v"};
+    struct buf request = request_of(&foreign, NULL);
+
+    (void)longest_turn(rig, &request);
+    assert_denied(rig, "foreign");
+    buf_free(&request);
+
+    request = request_of(&good, NULL);
+    rig->clients[0].said[0] = '\0';
+    send_bytes(rig, 0, buf_bytes(&request));
+    assert_true(engine_wants_turn(rig->engine));
+    char why[ACL_WHY_SIZE];
+    acl = acl_parse(BYTES_LITERAL("user default on nopass +@all ~sku:* ~a99:99\n"), commands,
+                    commands_count, why);
+    assert_non_null(acl);
+    engine_set_acl(rig->engine, acl);
+    settle(rig);
+    assert_denied(rig, "a99:0");
+    buf_free(&request);
+    rig_free(rig);
+}
+
 /* Is there a case of this command? */
 static bool has_case(const char *name)
 {
