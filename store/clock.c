@@ -61,6 +61,14 @@ bool store_clock_resume(struct store_clock *clock, const struct store_clock_note
     return true;
 }
 
+bool store_clock_is_other_boot(const struct store_clock *clock, const struct store_clock_note *kept)
+{
+    char boot[CLOCK_BOOT_SIZE];
+
+    clock_boot(clock->machine, boot);
+    return kept->start_ms != 0 && (boot[0] == '\0' || strcmp(boot, kept->boot) != 0);
+}
+
 bool store_clock_follow(struct store_clock *clock, const struct store_clock_note *kept)
 {
     if (strcmp(clock->note.boot, kept->boot) != 0)

@@ -52,6 +52,10 @@ void store_clock_init(struct store_clock *clock, const struct clock *machine);
 bool store_clock_resume(struct store_clock *clock, const struct store_clock_note *kept);
 /* When another process has committed: follow the note that is kept now. As store_clock_resume. */
 bool store_clock_follow(struct store_clock *clock, const struct store_clock_note *kept);
+/* Is this another boot, or another machine, than the one of the note? True also where no boot is
+ * known; false for a store that was never used. */
+bool store_clock_is_other_boot(const struct store_clock *clock,
+                               const struct store_clock_note *kept);
 int64_t store_clock_now_ms(const struct store_clock *clock);
 /* The machine's own count, to measure how long something takes. */
 int64_t store_clock_machine_us(const struct store_clock *clock);

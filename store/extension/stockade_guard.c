@@ -62,17 +62,39 @@ static bool lock_attached(sqlite3_context *call, sqlite3 *db, const char *schema
     return locked;
 }
 
+/* Has a daemon, or another program with the library, served this very file? In a copy that none has
+ * opened yet, leases may be live that have ended elsewhere. `note` is what place.h keeps; NULL: an
+ * earlier version keeps none. */
+static bool was_served(sqlite3_context *call, sqlite3 *db, const char *schema, const char *note)
+{
+    const char *path = sqlite3_db_filename(db, schema);
+    struct names_file noted, now;
+    char why[256];
+
+    if (note == NULL || path == NULL || !names_identify(path, &now) ||
+        (names_get(note, &noted) > 0 && names_are_one(&noted, &now)))
+        return true;
+    sqlite3_snprintf(sizeof why, why,
+                     "%.160s is a copy that no stockaded has opened: let one open it, which ends "
+                     "the leases that are in it",
+                     path);
+    sqlite3_result_error(call, why, -1);
+    return false;
+}
+
 /* Read what the file says of a resource, with its write lock taken first: a transaction that reads
  * first and writes later fails where another program has committed in between. False: SQLite
- * failed, which was reported. */
+ * failed, or the file is a copy, which was reported. */
 static bool look_up(sqlite3_context *call, sqlite3 *db, const char *schema, struct bytes resource,
                     struct fence *fence, char file[64], size_t *file_len)
 {
     sqlite3_stmt *stmt = NULL;
     char *sql = sqlite3_mprintf(
-        "SELECT (SELECT value FROM \"%w\".stockade_meta WHERE key = 'file'), token, state"
+        "SELECT (SELECT value FROM \"%w\".stockade_meta WHERE key = 'file'), token, state,"
+        " (SELECT value FROM \"%w\".stockade_meta WHERE key = 'log')"
         " FROM (SELECT 1) LEFT JOIN \"%w\".stockade_resource ON name = ?1",
-        schema, schema);
+        schema, schema, schema);
+    bool served = true;
 
     *fence = (struct fence){.token = 0};
     *file_len = 0;
@@ -100,12 +122,12 @@ static bool look_up(sqlite3_context *call, sqlite3 *db, const char *schema, stru
         fence->state = sqlite3_column_int(stmt, 2) == FENCE_LIVE ? FENCE_LIVE : FENCE_RELEASED;
         if (sqlite3_column_type(stmt, 1) == SQLITE_NULL || fence->token == 0)
             fence->state = FENCE_NONE;
+        served = was_served(call, db, schema, (const char *)sqlite3_column_text(stmt, 3));
     }
     int code = sqlite3_finalize(stmt);
-    if (code == SQLITE_OK)
-        return true;
-    fail(call, db, code);
-    return false;
+    if (code != SQLITE_OK)
+        fail(call, db, code);
+    return code == SQLITE_OK && served;
 }
 
 /* Has the file one name? By another one, this connection has another log than the daemon. */

@@ -23,7 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/floor.h"
+#include "store/sqlite/anew.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/operation.h"
 #include "store/sqlite/place.h"
@@ -38,7 +38,7 @@ static bool copy_into(const struct backup_call *call, struct scratch *scratch, s
     if (!copy_database(scratch->db, scratch->path, store, &call->watch, why, why_size))
         return false;
     if (db_exec(scratch->db, "PRAGMA journal_mode = DELETE") != SQLITE_OK ||
-        place_forget_log(scratch->db) != SQLITE_OK)
+        place_disown(scratch->db) != SQLITE_OK)
         return db_explain(scratch->db, scratch->path, why, why_size);
     return copy_is_sound(scratch->db, call->store, &call->watch, why, why_size);
 }
@@ -124,25 +124,16 @@ static bool set_meta(sqlite3 *db, const char *key, int64_t value)
     return db_exec(db, sql) == SQLITE_OK;
 }
 
-/* Within a transaction: ends every lease, and writes down the floor and the session. */
-static bool retire(struct restore_call *call, struct transaction *txn, sqlite3 *store,
-                   int64_t session)
+/* Within a transaction: begins anew above call->floor, in the file of `store`. */
+static bool begin_anew(struct restore_call *call, struct transaction *txn, sqlite3 *store,
+                       int64_t session)
 {
-    char sql[128];
+    struct anew anew = {.floor = call->floor};
+    bool begun = anew_begin(txn, &anew) == STK_OK && heads_carry_over(txn->db, store) &&
+                 set_meta(txn->db, "session", session) && place_note(txn->db, store) == SQLITE_OK;
 
-    if (receipts_retire_all(txn) != STK_OK)
-        return false;
-    snprintf(sql, sizeof sql,
-             "UPDATE stockade_resource SET state = 3, holds = 0, changed_ms = %lld WHERE state = 1",
-             (long long)txn->now_ms);
-    if (db_exec(txn->db, sql) != SQLITE_OK)
-        return false;
-    call->revoked = sqlite3_changes64(txn->db);
-    /* Another file than the one that was backed up: what was presented there counts for nothing. */
-    return heads_carry_over(txn->db, store) && set_meta(txn->db, "floor", call->floor) &&
-           set_meta(txn->db, "session", session) &&
-           db_exec(txn->db, "UPDATE stockade_meta SET value = randomblob(16) WHERE key = 'file'") ==
-               SQLITE_OK;
+    call->revoked = anew.ended;
+    return begun;
 }
 
 static bool revise(struct restore_call *call, sqlite3 *db, sqlite3 *store,
@@ -151,23 +142,24 @@ static bool revise(struct restore_call *call, sqlite3 *db, sqlite3 *store,
     struct transaction txn;
     struct store_clock clock;
     int64_t token = 0, session = 0;
+    bool rebooted;
 
     if (db_int64(db, largest_token, &token) != SQLITE_OK ||
         db_int64(db, last_session, &session) != SQLITE_OK)
         return db_explain(db, call->file, why, why_size);
-    call->floor = store_floor_anew(token > present->token ? token : present->token, 0);
+    store_clock_init(&clock, NULL);
+    call->floor = anew_floor(&clock, token > present->token ? token : present->token);
     if (call->floor == 0) {
         snprintf(why, why_size, "no token is left above those of %s",
                  token > present->token ? call->file : call->store);
         return false;
     }
-    store_clock_init(&clock, NULL);
-    bool revised =
-        operations_init(&txn, db, NULL, &clock) &&
-        transaction_begin(&txn, STATEMENT_BEGIN_WRITE, NULL) &&
-        transaction_resume_clock(&txn, true) == STK_OK && place_forget_log(db) == SQLITE_OK &&
-        retire(call, &txn, store, (session > present->session ? session : present->session) + 1) &&
-        transaction_commit(&txn) == STK_OK;
+    bool revised = operations_init(&txn, db, NULL, &clock) &&
+                   transaction_begin(&txn, STATEMENT_BEGIN_WRITE, NULL) &&
+                   transaction_open_clock(&txn, &rebooted) == STK_OK &&
+                   begin_anew(call, &txn, store,
+                              (session > present->session ? session : present->session) + 1) &&
+                   transaction_commit(&txn) == STK_OK;
     if (!revised)
         (void)db_explain(db, call->file, why, why_size);
     operations_free(&txn);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The note is a row of stockade_meta: the inode numbers of the main file and of its log, and the
- * log's name. (Device numbers change with a reboot.) */
+/* The note is a row of stockade_meta: which file the main one is, the inode number of its log, and
+ * the log's name. */
 #include "store/sqlite/place.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,11 +59,15 @@ bool place_is_sole(const char *path, char *why, size_t why_size)
     return sole;
 }
 
-/* One log. */
+/* The note. */
+
+#define COPY "copy" /* what a backup has in its place: whoever serves it has another file */
 
 struct note {
-    unsigned long long main, log; /* inode numbers */
-    char *name;                   /* of the log; owned; NULL: there is no note */
+    bool kept;              /* false: an earlier version has served the file last */
+    struct names_file main; /* as noted */
+    uint64_t log;           /* inode number; 0: there was none yet */
+    char *name;             /* of the log; owned; NULL: the note is of no file */
 };
 
 static void note_free(struct note *note)
@@ -81,38 +86,60 @@ static bool read_note(sqlite3 *db, struct note *note)
         return false;
     if (sqlite3_step(stmt) == SQLITE_ROW) {
         const char *text = (const char *)sqlite3_column_text(stmt, 0);
-        int at = 0;
-        if (text != NULL && sscanf(text, "%llu %llu %n", &note->main, &note->log, &at) == 2 &&
-            text[at] == '/')
-            note->name = mem_strdup(text + at);
+        int len = text != NULL ? names_get(text, &note->main) : 0, at = 0;
+        note->kept = true;
+        if (len > 0 && sscanf(text + len, "%" SCNu64 " %n", &note->log, &at) == 1 &&
+            text[len + at] == '/' && strlen(text + len + at) > strlen(SUFFIX))
+            note->name = mem_strdup(text + len + at);
     }
     return sqlite3_finalize(stmt) == SQLITE_OK;
 }
 
-/* Make the note of the files as they are. False: they are not the operating system's. */
+/* Make the note of the files that `db` has open, as they are. False: they are not the operating
+ * system's. */
 static bool take_note(sqlite3 *db, struct note *note)
 {
     const char *path = sqlite3_db_filename(db, "main");
-    struct stat main, log;
+    struct stat log;
 
-    *note = (struct note){.name = NULL};
-    if (path == NULL || *path != '/')
+    *note = (struct note){.kept = true};
+    if (path == NULL || *path != '/' || !names_identify(path, &note->main))
         return false;
-    char *name = mem_zalloc(strlen(path) + sizeof SUFFIX);
-    strcat(strcpy(name, path), SUFFIX);
-    if (stat(path, &main) != 0 || stat(name, &log) != 0) {
-        free(name);
-        return false;
-    }
-    *note = (struct note){.main = main.st_ino, .log = log.st_ino, .name = name};
+    note->name = mem_zalloc(strlen(path) + sizeof SUFFIX);
+    strcat(strcpy(note->name, path), SUFFIX);
+    if (stat(note->name, &log) == 0)
+        note->log = log.st_ino;
     return true;
 }
 
 static bool is_equal(const struct note *a, const struct note *b)
 {
-    return a->name != NULL && b->name != NULL && a->main == b->main && a->log == b->log &&
-           strcmp(a->name, b->name) == 0;
+    return a->name != NULL && b->name != NULL && a->main.inode == b->main.inode &&
+           a->main.born_ns == b->main.born_ns && a->log == b->log && strcmp(a->name, b->name) == 0;
 }
+
+static int put_text(sqlite3 *db, const char *text)
+{
+    char *sql =
+        sqlite3_mprintf("REPLACE INTO main.stockade_meta(key, value) VALUES('log', %Q)", text);
+    int code = sql != NULL ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
+
+    sqlite3_free(sql);
+    return code;
+}
+
+static int put_note(sqlite3 *db, const struct note *note)
+{
+    char file[NAMES_TEXT_SIZE];
+
+    names_put(&note->main, file);
+    char *text = sqlite3_mprintf("%s %llu %s", file, (unsigned long long)note->log, note->name);
+    int code = text != NULL ? put_text(db, text) : SQLITE_NOMEM;
+    sqlite3_free(text);
+    return code;
+}
+
+/* One log. */
 
 /* Is the log there that the note names, with something in it? */
 static bool is_there(const struct note *note, struct stat *log)
@@ -121,7 +148,7 @@ static bool is_there(const struct note *note, struct stat *log)
 }
 
 /* Was this file copied from one that is still where the note says? */
-static bool is_copy(const struct note *note, unsigned long long main)
+static bool is_copy(const struct note *note, const struct names_file *main)
 {
     struct stat status;
     char *name = mem_strdup(note->name);
@@ -129,13 +156,14 @@ static bool is_copy(const struct note *note, unsigned long long main)
     name[strlen(name) - strlen(SUFFIX)] = '\0';
     bool there = stat(name, &status) == 0;
     free(name);
-    return there && note->main != main;
+    return there && !names_are_one(&note->main, main);
 }
 
 bool place_has_log(sqlite3 *db, const char *path, char *why, size_t why_size)
 {
     struct note note, now;
-    struct stat log, main, own;
+    struct names_file main;
+    struct stat log, own;
     bool has = true;
 
     if (!read_note(db, &note)) {
@@ -143,20 +171,21 @@ bool place_has_log(sqlite3 *db, const char *path, char *why, size_t why_size)
         return false;
     }
     const char *name = sqlite3_db_filename(db, "main");
-    if (note.name == NULL || name == NULL || stat(name, &main) != 0 || !is_there(&note, &log)) {
+    if (note.name == NULL || name == NULL || !names_identify(name, &main) ||
+        !is_there(&note, &log)) {
         note_free(&note);
         return true;
     }
     bool noted = take_note(db, &now);
     bool beside = noted && stat(now.name, &own) == 0 && is_same(&log, &own);
-    if (beside && note.main != main.st_ino && strcmp(note.name, now.name) == 0) {
+    if (beside && !names_are_one(&note.main, &main) && strcmp(note.name, now.name) == 0) {
         has = false;
         snprintf(why, why_size,
                  "%s has the log of another file beside it, %s: put that file back, or move the "
                  "log away (stockade restore puts a backup in place)",
                  path, note.name);
         sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    } else if (!beside && !is_copy(&note, main.st_ino)) {
+    } else if (!beside && !is_copy(&note, &main)) {
         has = false;
         snprintf(why, why_size,
                  "%s was renamed, and its log is %s: stop what uses it, and rename it back, or "
@@ -168,9 +197,40 @@ bool place_has_log(sqlite3 *db, const char *path, char *why, size_t why_size)
     return has;
 }
 
+/* One file. */
+
+int place_look(sqlite3 *db, struct place *place)
+{
+    struct note note, now;
+    int code = SQLITE_OK;
+
+    *place = (struct place){.other = false};
+    if (!take_note(db, &now))
+        return SQLITE_OK;
+    if (!read_note(db, &note))
+        code = sqlite3_errcode(db);
+    place->unnoted = !note.kept;
+    place->other = note.kept && (note.name == NULL || !names_are_one(&note.main, &now.main));
+    place->differs = !is_equal(&note, &now);
+    note_free(&now);
+    note_free(&note);
+    return code;
+}
+
+int place_note(sqlite3 *db, sqlite3 *files)
+{
+    struct note now;
+
+    if (!take_note(files, &now))
+        return SQLITE_OK;
+    int code = put_note(db, &now);
+    note_free(&now);
+    return code;
+}
+
 /* A reader may keep the log from being copied, or another program copies it: the next opening
- * brings the note on. */
-static int copy_back(sqlite3 *db)
+ * finds the note in the log. */
+int place_copy_back(sqlite3 *db)
 {
     int code = sqlite3_wal_checkpoint_v2(db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
 
@@ -179,30 +239,7 @@ static int copy_back(sqlite3 *db)
     return code == SQLITE_BUSY ? SQLITE_OK : code;
 }
 
-int place_note_log(sqlite3 *db)
+int place_disown(sqlite3 *db)
 {
-    struct note note, now;
-    int code = SQLITE_OK;
-
-    if (!take_note(db, &now))
-        return SQLITE_OK;
-    if (!read_note(db, &note))
-        code = sqlite3_errcode(db);
-    if (code == SQLITE_OK && !is_equal(&note, &now)) {
-        char *sql = sqlite3_mprintf(
-            "REPLACE INTO stockade_meta(key, value) VALUES('log', '%llu %llu ' || %Q)", now.main,
-            now.log, now.name);
-        code = sql != NULL ? sqlite3_exec(db, sql, NULL, NULL, NULL) : SQLITE_NOMEM;
-        sqlite3_free(sql);
-        if (code == SQLITE_OK)
-            code = copy_back(db);
-    }
-    note_free(&now);
-    note_free(&note);
-    return code;
-}
-
-int place_forget_log(sqlite3 *db)
-{
-    return sqlite3_exec(db, "DELETE FROM main.stockade_meta WHERE key = 'log'", NULL, NULL, NULL);
+    return put_text(db, COPY);
 }

@@ -10,7 +10,9 @@
  *   mounted by itself (its folder may be). That a link is made later is seen by files.c;
  * - the file itself says where its log is, from before the first grant on. Who opens it elsewhere,
  *   since it was renamed, and finds that log with something in it, leaves it alone, and likewise
- *   who finds it beside another main file.
+ *   who finds it beside another main file;
+ * - the file itself says which file it is. One that says another one is a copy, of which there may
+ *   be more: who serves it begins anew (anew.h).
  *
  * Symbolic links are resolved by SQLite, and a folder may have any number of names: all of these
  * lead to one log, so several daemons may use them. */
@@ -28,10 +30,22 @@ bool place_is_sole(const char *path, char *why, size_t why_size);
 /* Is the log beside the file that of this file, and no other is? The connection is in a
  * transaction. False: `why` has one line, and closing the connection will leave the log alone. */
 bool place_has_log(sqlite3 *db, const char *path, char *why, size_t why_size);
-/* Note in the file where its log is, which is open, and bring that into the main file. Within no
- * transaction. SQLITE_OK or SQLite's code. */
-int place_note_log(sqlite3 *db);
-/* Remove the note from a copy. SQLITE_OK or SQLite's code. */
-int place_forget_log(sqlite3 *db);
+
+/* What the file says of where it was served last. All false: here, or it is not the operating
+ * system's file. */
+struct place {
+    bool unnoted; /* nothing: that was a version before this one */
+    bool other;   /* in another file: this one is a copy, or a backup */
+    bool differs; /* the note is to be made anew */
+};
+/* The functions below return SQLITE_OK or SQLite's code. */
+int place_look(sqlite3 *db, struct place *place);
+/* Note in `db` that it is served in the file that `files` has open, which may be the same, and
+ * where the log of that is. */
+int place_note(sqlite3 *db, sqlite3 *files);
+/* Bring the note, which is committed, into the main file. Within no transaction. */
+int place_copy_back(sqlite3 *db);
+/* Note in a backup that whoever serves it has another file. */
+int place_disown(sqlite3 *db);
 
 #endif

@@ -99,6 +99,13 @@
              " FROM stockade_audit WHERE chain = ?1")                                              \
     X(AUDIT_PUT, "REPLACE INTO stockade_audit(chain, lines, hash, file)"                           \
                  " SELECT ?1, ?2, ?3, value FROM stockade_meta WHERE key = 'file'")                \
+    /* The store begins anew: anew.h. */                                                           \
+    X(TOKEN_LARGEST, "SELECT max((SELECT ifnull(max(token), 0) FROM stockade_resource"             \
+                     " WHERE token < ?1), (SELECT value FROM stockade_meta WHERE key = 'floor'))") \
+    X(FLOOR_PUT, "REPLACE INTO stockade_meta(key, value) VALUES('floor', ?1)")                     \
+    X(END_ALL, "UPDATE stockade_resource SET state = 3, holds = 0, changed_ms = ?1"                \
+               " WHERE state = 1")                                                                 \
+    X(FILE_ANEW, "UPDATE stockade_meta SET value = randomblob(16) WHERE key = 'file'")             \
     X(FLOOR_RAISE, "UPDATE stockade_meta SET value = ?1 WHERE key = 'floor' AND value < ?1")
 
 #endif

@@ -42,6 +42,8 @@
  *   or restored                  A restore is one transaction of the store's: backup.c.
  *   a reboot, or a clock that    The store's time goes on where it was noted last: store/clock.h.
  *   was set
+ *   the file was copied, or its  Tokens go on from the time, and the leases of a copy end:
+ *   disk was put back            anew_open(). All of that is one transaction.
  *   a guard was lost meanwhile   It is logged, and its table takes no writes: guards_check().
  *   SQLite cannot be asked to    Its connections are closed without copying the WAL
  *   close as it likes to         (close_in_doubt()): the next process has it. */
@@ -53,6 +55,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "store/open.h"
+#include "store/sqlite/anew.h"
 #include "store/sqlite/checkpointer.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/files.h"
@@ -256,6 +259,44 @@ static const struct store_impl sqlite_impl = {
 /* Opening: the writer, with the file made or brought forward; the checkpointer; the readers. Each
  * returns false with `why`. */
 
+static void tell_of_anew(const struct sqlite_store *store, const struct anew *anew)
+{
+    long long floor = anew->floor, ended = anew->ended;
+
+    if (ended >= 0)
+        log_warn(store->log,
+                 "store %s: %s: tokens go on above %lld, and all leases have ended (%lld): their "
+                 "holders have to acquire them again",
+                 store->path, anew->why, floor, ended);
+    else
+        log_warn(
+            store->log,
+            "store %s: %s: tokens go on above %lld, and leases go on; if its disk was put back "
+            "to an older state, end them: stockade backup, then stockade restore",
+            store->path, anew->why, floor);
+}
+
+/* Find out whether it may know less than was told to somebody, and go on with its time. */
+static bool settle(struct sqlite_store *store, char *why, size_t why_size)
+{
+    struct transaction *txn = &store->writer.txn;
+    struct anew anew;
+    bool settled = transaction_begin(txn, STATEMENT_BEGIN_WRITE, NULL) &&
+                   anew_open(txn, store->session == STORE_SESSION_FIRST, &anew) == STK_OK &&
+                   transaction_commit(txn) == STK_OK;
+
+    transaction_ended(txn);
+    if (!settled && txn->code == SQLITE_CORRUPT) {
+        snprintf(why, why_size, "%s is damaged: %s", store->path, txn->reason);
+        return false;
+    }
+    if (!settled || (anew.noted && place_copy_back(txn->db) != SQLITE_OK))
+        return db_explain(txn->db, store->path, why, why_size);
+    if (anew.why != NULL)
+        tell_of_anew(store, &anew);
+    return true;
+}
+
 static bool open_writer(struct sqlite_store *store, const struct store_options *options, char *why,
                         size_t why_size)
 {
@@ -277,8 +318,8 @@ static bool open_writer(struct sqlite_store *store, const struct store_options *
                  "store %s is new: there was none, and tokens begin at 1; if there was one before, "
                  "stop now, and put its file back or restore a backup (stockade restore)",
                  store->path);
-    if (place_note_log(db) != SQLITE_OK)
-        return db_explain(db, store->path, why, why_size);
+    if (!settle(store, why, why_size))
+        return false;
     files_open(&store->files, db, store->path, store->log);
     return true;
 }
@@ -297,19 +338,13 @@ static bool open_checkpointer(struct sqlite_store *store, const struct store_opt
     return false;
 }
 
-/* The store's time and the guards as the file has them. */
+/* The guards as the file has them. */
 static bool start_writer(struct sqlite_store *store, char *why, size_t why_size)
 {
     struct transaction *txn = &store->writer.txn;
 
     writer_open(&store->writer, &store->checkpointer, &store->files, &store->reasons,
                 &store->finished);
-    if (!writer_start_clock(&store->writer)) {
-        if (txn->code != SQLITE_CORRUPT)
-            return db_explain(txn->db, store->path, why, why_size);
-        snprintf(why, why_size, "%s is damaged: %s", store->path, txn->reason);
-        return false;
-    }
     if (!guards_open(txn, store->path, store->log) || guards_check(txn, GUARDS_OWN) != STK_OK)
         return db_explain(txn->db, store->path, why, why_size);
     return true;

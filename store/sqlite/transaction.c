@@ -284,16 +284,28 @@ static enum stk_error write_note(struct transaction *txn, const struct store_clo
     return transaction_change(txn, stmt);
 }
 
-enum stk_error transaction_resume_clock(struct transaction *txn, bool opens)
+enum stk_error transaction_open_clock(struct transaction *txn, bool *rebooted)
 {
-    struct store_clock *clock = txn->clock;
     struct store_clock_note kept;
     enum stk_error error = read_note(txn, &kept);
 
-    if (error == STK_OK &&
-        (opens ? store_clock_resume(clock, &kept) : store_clock_follow(clock, &kept)))
-        error = write_note(txn, &clock->note);
-    txn->now_ms = store_clock_now_ms(clock);
+    if (error != STK_OK)
+        return error;
+    *rebooted = store_clock_is_other_boot(txn->clock, &kept);
+    if (store_clock_resume(txn->clock, &kept))
+        error = write_note(txn, &txn->clock->note);
+    txn->now_ms = store_clock_now_ms(txn->clock);
+    return error;
+}
+
+enum stk_error transaction_follow_clock(struct transaction *txn)
+{
+    struct store_clock_note kept;
+    enum stk_error error = read_note(txn, &kept);
+
+    if (error == STK_OK && store_clock_follow(txn->clock, &kept))
+        error = write_note(txn, &txn->clock->note);
+    txn->now_ms = store_clock_now_ms(txn->clock);
     return error;
 }
 

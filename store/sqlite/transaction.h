@@ -141,9 +141,11 @@ enum stk_error transaction_implausible(struct transaction *txn);
 
 /* Read the store-wide floor into txn->floor. */
 enum stk_error transaction_floor(struct transaction *txn);
-/* Go on with the store's time (store/clock.h) as the file has it: when the file is opened, or
- * when another process has committed. Within a transaction that writes. */
-enum stk_error transaction_resume_clock(struct transaction *txn, bool opens);
+/* Go on with the store's time (store/clock.h) as the file has it: when the file is opened (was that
+ * noted under another boot?), or when another process has committed. Within a transaction that
+ * writes. */
+enum stk_error transaction_open_clock(struct transaction *txn, bool *rebooted);
+enum stk_error transaction_follow_clock(struct transaction *txn);
 /* Note the store's time beside what was written, if that is due. `*noted`: once it is committed,
  * `note` is the clock's. */
 enum stk_error transaction_note_clock(struct transaction *txn, struct store_clock_note *note,

@@ -11,6 +11,7 @@
 
 #include "fence/base/mem.h"
 #include "store/clock.h"
+#include "store/sqlite/anew.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/place.h"
 #include "store/sqlite/schema.h"
@@ -88,8 +89,8 @@ static bool begin(struct transfer *base)
 }
 
 /* The store's time now, which is not kept: whoever opens the store next goes on from the same note.
- */
-static bool read_clock(struct sqlite_transfer *transfer, int64_t *now_ms)
+ * `rebooted`: that was made under another boot. */
+static bool read_clock(struct sqlite_transfer *transfer, int64_t *now_ms, bool *rebooted)
 {
     struct store_clock_note note = {.offset_ms = 0};
     struct store_clock clock;
@@ -109,6 +110,7 @@ static bool read_clock(struct sqlite_transfer *transfer, int64_t *now_ms)
         note.start_ms = sqlite3_column_int64(stmt, 4);
     }
     store_clock_init(&clock, NULL);
+    *rebooted = store_clock_is_other_boot(&clock, &note);
     (void)store_clock_resume(&clock, &note);
     *now_ms = store_clock_now_ms(&clock);
     return sqlite3_finalize(stmt) == SQLITE_OK;
@@ -135,10 +137,23 @@ static bool read_left(struct sqlite_transfer *transfer)
     return sqlite3_finalize(stmt) == SQLITE_OK;
 }
 
+/* Where a daemon's tokens would go on now: anew.h. */
+static void raise_floor(struct transfer_facts *facts)
+{
+    struct store_clock clock;
+
+    store_clock_init(&clock, NULL);
+    int64_t floor = anew_floor(&clock, facts->token > facts->floor ? facts->token : facts->floor);
+    if (floor != 0)
+        facts->floor = floor;
+}
+
 static bool facts(struct transfer *base, struct transfer_facts *facts)
 {
     struct sqlite_transfer *transfer = of(base);
     sqlite3 *db = transfer->db;
+    struct place place;
+    bool rebooted = false;
 
     *facts = (struct transfer_facts){.strange = false};
     bool read =
@@ -157,9 +172,14 @@ static bool facts(struct transfer *base, struct transfer_facts *facts)
                  &facts->rows) == SQLITE_OK &&
         db_int64(db, "SELECT count(*) FROM stockade_resource", &facts->resources) == SQLITE_OK &&
         read_left(transfer) && schema_mark(db, &facts->mark) &&
-        read_clock(transfer, &facts->now_ms);
+        read_clock(transfer, &facts->now_ms, &rebooted) && place_look(db, &place) == SQLITE_OK;
 
-    return read || explain(transfer);
+    if (!read)
+        return explain(transfer);
+    facts->strange = place.other;
+    if (rebooted && facts->rows > 0)
+        raise_floor(facts);
+    return true;
 }
 
 static struct transfer_cell cell(sqlite3_stmt *stmt, int at, char column)
@@ -242,9 +262,10 @@ static bool revoke(struct transfer *base, int64_t *count)
 {
     struct sqlite_transfer *transfer = of(base);
     int64_t now_ms;
+    bool rebooted;
     char sql[512];
 
-    if (!read_clock(transfer, &now_ms))
+    if (!read_clock(transfer, &now_ms, &rebooted))
         return explain(transfer);
     snprintf(sql, sizeof sql,
              "INSERT INTO stockade_retired(resource, token, retired_ms) SELECT id, token, %lld"
@@ -261,18 +282,23 @@ static bool revoke(struct transfer *base, int64_t *count)
 
 static bool set(struct transfer *base, int64_t session, int64_t floor)
 {
+    struct sqlite_transfer *transfer = of(base);
     char sql[160];
 
     snprintf(sql, sizeof sql,
              "REPLACE INTO stockade_meta(key, value) VALUES('session', %lld), ('floor', %lld)",
              (long long)session, (long long)floor);
-    return exec(of(base), sql);
+    return exec(transfer, sql) && (place_disown(transfer->db) == SQLITE_OK || explain(transfer));
 }
 
 static bool mark(struct transfer *base, const struct transfer_mark *mark)
 {
     struct sqlite_transfer *transfer = of(base);
-    return schema_mark_put(transfer->db, mark) == SQLITE_OK || explain(transfer);
+    /* What is filled is a backup, unless a move ends in it. */
+    bool here = mark->part == TRANSFER_CAME;
+    return (schema_mark_put(transfer->db, mark) == SQLITE_OK &&
+            (!here || place_note(transfer->db, transfer->db) == SQLITE_OK)) ||
+           explain(transfer);
 }
 
 static bool commit(struct transfer *base)

@@ -67,17 +67,6 @@ void writer_open(struct writer *writer, struct checkpointer *checkpointer, struc
     sqlite3_wal_hook(writer->txn.db, on_commit, writer);
 }
 
-bool writer_start_clock(struct writer *writer)
-{
-    struct transaction *txn = &writer->txn;
-    bool started = transaction_begin(txn, STATEMENT_BEGIN_WRITE, NULL) &&
-                   transaction_resume_clock(txn, true) == STK_OK &&
-                   transaction_commit(txn) == STK_OK;
-
-    transaction_ended(txn);
-    return started;
-}
-
 static void set_waits(struct writer *writer, bool waits)
 {
     if (writer->waits != waits)
@@ -196,7 +185,7 @@ static bool begin(struct writer *writer)
     writer->data_version = version;
     cache_clear(txn->cache);
     txn->floor_known = false;
-    return transaction_resume_clock(txn, false) == STK_OK;
+    return transaction_follow_clock(txn) == STK_OK;
 }
 
 /* 2. Run one operation, and count its `changes`. False: the transaction cannot go on. */

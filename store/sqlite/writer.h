@@ -67,8 +67,6 @@ bool writer_init(struct writer *writer, sqlite3 *db, int cache_mb, const char *p
 /* Give it what it works with. The file is made by now, and its WAL open. */
 void writer_open(struct writer *writer, struct checkpointer *checkpointer, struct files *files,
                  struct store_reasons *reasons, struct finished *finished);
-/* Go on with the store's time. False: SQLite says why not. */
-bool writer_start_clock(struct writer *writer);
 
 /* A worker's work, for context the writer: writes a batch and hands it back, each operation with
  * its `error`. Unless it is `inlined`, it may wait for the lock of another program and for the

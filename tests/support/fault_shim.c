@@ -13,6 +13,9 @@
  * Only files whose path contains FAULT_SHIM_MATCH (default ".db") are touched. Each fault
  * that was dealt out adds a line to "<control file>.hits", so that a test can wait for it. An
  * unreadable control file means no faults; a malformed line is ignored.
+ *
+ * FAULT_SHIM_BOOT names a file that is read where the kernel says which boot of the machine this
+ * is.
  */
 #undef _FILE_OFFSET_BITS
 #ifndef _GNU_SOURCE
@@ -23,6 +26,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,10 +36,13 @@
 
 enum { CONTROL_BYTES_MAX = 512, WORD_BYTES_MAX = 64, STALL_LOOK_NS = 1000000 };
 
+typedef int (*open_fn)(const char *, int, ...);
 typedef int (*sync_fn)(int);
 typedef ssize_t (*write_fn)(int, const void *, size_t);
 typedef ssize_t (*pwrite_fn)(int, const void *, size_t, off_t);
 
+int open(const char *path, int flags, ...);
+int open64(const char *path, int flags, ...);
 int fsync(int fd);
 int fdatasync(int fd);
 ssize_t write(int fd, const void *data, size_t size);
@@ -195,4 +202,36 @@ ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
 ssize_t pwrite64(int fd, const void *data, size_t size, off_t offset)
 {
     return pwrite_or_fail("pwrite64", fd, data, size, offset);
+}
+
+/* Is a mode passed, since a file may be made? */
+#define TAKES_MODE(flags) (((flags)&O_CREAT) != 0 || ((flags)&O_TMPFILE) == O_TMPFILE)
+
+static int open_or_redirect(const char *name, const char *path, int flags, mode_t mode)
+{
+    const char *boot = getenv("FAULT_SHIM_BOOT");
+    if (boot != NULL && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0) {
+        path = boot;
+    }
+    open_fn real;
+    *(void **)&real = next_of(name);
+    return real(path, flags, mode);
+}
+
+int open(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = TAKES_MODE(flags) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return open_or_redirect("open", path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...)
+{
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = TAKES_MODE(flags) ? va_arg(rest, mode_t) : 0;
+    va_end(rest);
+    return open_or_redirect("open64", path, flags, mode);
 }

@@ -194,13 +194,14 @@ def test_no_command_opens_a_store_with_two_names(rig, maintenance, other):
     daemon, _, token = acknowledged(rig)
     maintenance.do("backup", rig.folder / "backup.db")
     daemon.stop()
+    rig.daemon(store=f"sqlite:{rig.folder}/source.db").stop()
     os.link(rig.store, other)
     for store in (rig.store, other):
         maintenance.refuse("check", store=store, said="has 2 names")
         maintenance.refuse("backup", rig.folder / "b.db", store=store, said="has 2 names")
         maintenance.refuse("restore", rig.folder / "backup.db", store=store, said="has 2 names")
         for words in (["move", "--from", f"sqlite:{store}", "--to", f"sqlite:{rig.folder}/new.db"],
-                      ["move", "--from", f"sqlite:{rig.folder}/backup.db", "--to",
+                      ["move", "--from", f"sqlite:{rig.folder}/source.db", "--to",
                        f"sqlite:{store}"],
                       ["guard", "list", "--store", f"sqlite:{store}"]):
             done = maintenance.run(*words)

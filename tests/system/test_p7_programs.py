@@ -255,7 +255,9 @@ def test_what_is_not_about_rows_needs_no_token(store):
     assert [guard["state"] for guard in guards(store.client)] == ["ok"]
 
 
-def test_a_copy_of_the_file_is_guarded_like_the_file(store, tmp_path):
+def test_a_copy_of_the_file_is_guarded_like_the_file(store, rig, tmp_path):
+    """No token of the file is good in it: whether that was passed on meanwhile, it does not know.
+    Until a daemon has opened it, none is good at all."""
     with store.plain() as connection, Connection(tmp_path / "copy.db") as copy:
         connection.backup(copy)
         connection.execute("VACUUM INTO ?", (str(tmp_path / "vacuumed.db"),))
@@ -264,7 +266,15 @@ def test_a_copy_of_the_file_is_guarded_like_the_file(store, tmp_path):
             assert attempt(copy, SELL) == "no such function: stockade_guard"
         with program(tmp_path / name) as copy:
             assert attempt(copy, SELL).startswith("GUARDED")
-            with under(copy, store.tokens):
+            with pytest.raises(sqlite3.OperationalError, match="is a copy"), under(
+                    copy, store.tokens):
+                pass
+            copy.execute("ROLLBACK")
+            served = rig.daemon(store=f"sqlite:{tmp_path / name}").client()
+            with pytest.raises(sqlite3.OperationalError, match="^STALE"), under(copy, store.tokens):
+                pass
+            copy.execute("ROLLBACK")
+            with under(copy, {"sku:a": served.token("sku:a")}):
                 assert attempt(copy, SELL) is None
 
 

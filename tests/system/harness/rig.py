@@ -187,6 +187,12 @@ class Rig:
         """A daemon whose disk fails when `faults` says so."""
         return self.daemon(*args, env=self.fault_env(), **options)
 
+    def booted(self, boot):
+        """The environment of a daemon for which this is another boot of the machine, by name."""
+        path = self.folder / f"boot-{boot}"
+        path.write_text(f"{boot}\n")
+        return {**self.fault_env(), "FAULT_SHIM_BOOT": str(path)}
+
     def redis(self, port=None, appendonly=False, args=(), folder=None, certs=None):
         """A redis-server that answers. A given port serves to start it again where it was."""
         folder = folder or self.folder / f"redis-{next(self.number)}"
