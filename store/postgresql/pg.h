@@ -72,26 +72,57 @@ struct pg_params {
     int count;
 };
 
-/* Settings of each session, whatever the server's defaults are, as the columns of a SELECT. Our
- * statements go by key, so one plan fits all; a table that is small now would else be scanned by a
- * plan that stays until somebody analyses it. */
-#define PG_SETTINGS                                                                                \
-    "pg_catalog.set_config('client_min_messages', 'warning', false),"                              \
-    " pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', false),"                         \
-    " pg_catalog.set_config('quote_all_identifiers', 'off', false),"                               \
-    " pg_catalog.set_config('jit', 'off', false),"                                                 \
-    " pg_catalog.set_config('plan_cache_mode', 'force_generic_plan', false),"                      \
-    " pg_catalog.set_config('enable_seqscan', 'off', false),"                                      \
-    " pg_catalog.set_config('default_transaction_isolation', 'read committed', false),"            \
-    " pg_catalog.set_config('default_transaction_read_only', 'off', false),"                       \
-    " pg_catalog.set_config('default_transaction_deferrable', 'off', false),"                      \
-    " pg_catalog.set_config('statement_timeout', '0', false),"                                     \
-    " pg_catalog.set_config('lock_timeout', '3s', false),"                                         \
-    " pg_catalog.set_config('idle_in_transaction_session_timeout', '3s', false),"                  \
-    " pg_catalog.set_config('tcp_user_timeout', '3s', false),"                                     \
-    " pg_catalog.set_config('synchronous_commit', CASE "                                           \
-    "pg_catalog.current_setting('synchronous_commit')"                                             \
-    " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)"
+/* Settings of each session, whatever those of the server, the database or the role are, as the
+ * columns of a SELECT: all that our own statements and functions rely on, and how values are
+ * written that others' statements give and take. What such a statement means stays the database's
+ * affair: search_path, TimeZone, the order of days and months.
+ *
+ * Our statements go by key, so one plan fits all; a table that is small now would else be scanned
+ * by a plan that stays until somebody analyses it. */
+#define PG_SETTING_MAP(X)                                                                          \
+    X("client_min_messages", "'warning'")                                                          \
+    X("search_path", "'pg_catalog, pg_temp'")                                                      \
+    X("role", "'none'")                                                                            \
+    X("row_security", "'on'")                                                                      \
+    X("exit_on_error", "'off'")                                                                    \
+    X("default_transaction_isolation", "'read committed'")                                         \
+    X("default_transaction_read_only", "'off'")                                                    \
+    X("default_transaction_deferrable", "'off'")                                                   \
+    X("statement_timeout", "'0'")                                                                  \
+    X("lock_timeout", "'3s'")                                                                      \
+    X("idle_in_transaction_session_timeout", "'3s'")                                               \
+    X("idle_session_timeout", "'0'")                                                               \
+    X("tcp_user_timeout", "'3s'")                                                                  \
+    X("jit", "'off'")                                                                              \
+    X("plan_cache_mode", "'force_generic_plan'")                                                   \
+    X("enable_seqscan", "'off'")                                                                   \
+    X("gin_fuzzy_search_limit", "'0'")                                                             \
+    X("default_table_access_method", "'heap'")                                                     \
+    X("default_tablespace", "''")                                                                  \
+    X("plpgsql.extra_errors", "'none'")                                                            \
+    X("standard_conforming_strings", "'on'")                                                       \
+    X("backslash_quote", "'safe_encoding'")                                                        \
+    X("quote_all_identifiers", "'off'")                                                            \
+    X("array_nulls", "'on'")                                                                       \
+    X("transform_null_equals", "'off'")                                                            \
+    X("bytea_output", "'hex'")                                                                     \
+    X("extra_float_digits", "'1'")                                                                 \
+    X("DateStyle", "'ISO'")                                                                        \
+    X("IntervalStyle", "'postgres'")                                                               \
+    X("xmlbinary", "'base64'")                                                                     \
+    X("xmloption", "'content'")                                                                    \
+    X("synchronous_commit", "CASE pg_catalog.current_setting('synchronous_commit')"                \
+                            " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END")
+/* The same of what not all servers have. */
+#define PG_NEWER_SETTING_MAP(X)                                                                    \
+    X("restrict_nonsystem_relation_kind", "''")                                                    \
+    X("transaction_timeout", "'0'")
+
+#define PG_SET(name, value) "pg_catalog.set_config('" name "', " value ", false), "
+#define PG_SET_IF_KNOWN(name, value)                                                               \
+    "CASE WHEN pg_catalog.current_setting('" name "', true) IS NOT NULL"                           \
+    " THEN pg_catalog.set_config('" name "', " value ", false) END, "
+#define PG_SETTINGS PG_SETTING_MAP(PG_SET) PG_NEWER_SETTING_MAP(PG_SET_IF_KNOWN) "NULL"
 
 /* Connect, within the limit, or say in `why` why not. */
 bool pg_connect(struct pg *pg);

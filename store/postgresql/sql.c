@@ -121,6 +121,11 @@ static enum stk_error judge_failure(struct statement *at)
     at->txn->broken = true;
     if (stopped && at->left_ms <= 0)
         return refuse_late(at);
+    if (is(at, DEFINE) && error == STK_NOPERM && pg->why[0] != '\0' &&
+        pg->why[strlen(pg->why) - 1] == ' ') /* PostgreSQL names no function where it copies one */
+        why = "the partitioned table has a trigger whose function stockade_sql may not execute: if "
+              "the table is guarded, GUARD DROP it first; else GRANT EXECUTE ON that FUNCTION TO "
+              "stockade_sql";
     if (why == NULL)
         why = pg->why;
     size_t code = strlen(stk_error_code(error)); /* guards say it themselves */

@@ -324,7 +324,7 @@
     X(SQL_OPEN, "SELECT stockade.sql_open($1, $2, $3, $4)")                                        \
     X(SQL_FETCH, "SELECT line FROM stockade.sql_fetch(1000, 1048576) AS line")                     \
     X(SQL_RESET, "RESET ALL")                                                                      \
-    X(SQL_SETTLE, "SELECT pg_catalog.set_config('role', 'none', true), " PG_SETTINGS)              \
+    X(SQL_SETTLE, "SELECT " PG_SETTINGS)                                                           \
     /* What a definition has taken hold of, though it is guarded. */                               \
     X(SQL_GUARDED, "SELECT name FROM stockade.guard g WHERE EXISTS(SELECT FROM pg_locks"           \
                    " WHERE pid = pg_backend_pid() AND relation IN (SELECT relation FROM"           \

@@ -310,10 +310,10 @@ static void put_cell(struct buf *buf, char column, const struct transfer_cell *c
 /* As SQL that gives the text, whatever is in it. */
 static void quote(struct buf *sql, const char *text, size_t len)
 {
-    buf_append_text(sql, "convert_from('\\x");
+    buf_append_text(sql, "convert_from(decode('");
     for (size_t i = 0; i < len; i++)
         buf_printf(sql, "%02x", (unsigned char)text[i]);
-    buf_append_text(sql, "', 'UTF8')");
+    buf_append_text(sql, "', 'hex'), 'UTF8')");
 }
 
 static bool exec_buf(struct pg_transfer *transfer, struct buf *sql)

@@ -601,9 +601,9 @@ APP_SHADOWS = [
 def buyer(stock):
     """A program's role: it writes the tables, and is in stockade_app."""
     server, name = stock.server, stock.database.name
-    if not server.sql("SELECT FROM pg_roles WHERE rolname = 'stockade_app'"):
+    if not server.sql("SELECT 1 FROM pg_roles WHERE rolname = 'stockade_app'"):
         server.sql("CREATE ROLE stockade_app")
-    if not server.sql("SELECT FROM pg_roles WHERE rolname = 'buyer'"):
+    if not server.sql("SELECT 1 FROM pg_roles WHERE rolname = 'buyer'"):
         server.sql("CREATE ROLE buyer LOGIN IN ROLE stockade_app")
     stock.database.sql("SELECT stockade.grant_app()")
     stock.database.sql("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public "

@@ -586,6 +586,18 @@ def test_guards_judge_what_sql_changes(client, key, token):
     client("SQL", "DROP TABLE guarded")
 
 
+def test_a_partition_of_a_guarded_table_is_refused_in_whole_words(database, client):
+    client("SQL", "CREATE TABLE parted(a int, sku int) PARTITION BY LIST(a)")
+    client("SQL", "CREATE TABLE part(a int, sku int)")
+    database.sql("GRANT stockade_sql TO shop", user=SUPERUSER)
+    client("GUARD", "CREATE", "stockade_sql.parted", "sku", "sku:")
+    for statement in ("ALTER TABLE parted ATTACH PARTITION part DEFAULT",
+                      "CREATE TABLE part_1 PARTITION OF parted FOR VALUES IN (1)"):
+        client.refused("NOPERM", "SQL", statement, text="GUARD DROP it first; else GRANT EXECUTE")
+    client("GUARD", "DROP", "stockade_sql.parted")
+    client("SQL", "ALTER TABLE parted ATTACH PARTITION part DEFAULT")
+
+
 def test_tables_of_others_take_a_grant(database, client, key, token):
     database.sql("CREATE TABLE bob.stock(sku text, n int)", user=SUPERUSER)
     client.refused("NOPERM", "SQL", "SELECT * FROM bob.stock", text="permission denied")
