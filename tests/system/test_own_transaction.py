@@ -215,6 +215,6 @@ def test_the_package_for_node_renews_beside_its_own_long_calls(rig, database):
         await lease.sql(args[0]);
         say([lease.signal.aborted, lease.valid]);
         await lease.release();
-    """, daemon.uri, LONG["postgresql"].replace(str(WORK_SECONDS), "8"))
+    """, daemon.uri, LONG["postgresql"].replace(str(WORK_SECONDS), "6"))
     assert program.hear(timeout=20) == [False, True]
     program.end()
