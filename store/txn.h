@@ -58,6 +58,12 @@ typedef bool (*txn_each_name)(void *context, int64_t id, struct bytes name, enum
 typedef bool (*txn_each_field)(void *context, struct bytes field, struct bytes value);
 typedef bool (*txn_each_receipt)(void *context, struct bytes id, const struct receipt *receipt);
 
+/* A walk over all resources that there are when it begins, in small transactions. */
+struct flush_walk {
+    int64_t after, until; /* ids: it has come to the one, and ends at the other; 0: it begins */
+    bool more;            /* it has not come to its end */
+};
+
 /* Embedded first in a store's own transaction. */
 struct store_txn {
     const struct store_txn_impl *impl;
@@ -154,8 +160,9 @@ struct store_txn_impl {
     enum stk_error (*resources_due)(struct store_txn *txn, int64_t before_ms,
                                     int64_t live_before_ms, size_t max, int64_t *after, bool *due,
                                     bool *more);
-    /* Remove every value and revoke every live fence. */
-    enum stk_error (*flush)(struct store_txn *txn);
+    /* Remove the values and revoke the live fences of the next resources, some `max` rows. The walk
+     * goes on from where the last step has left it. */
+    enum stk_error (*flush)(struct store_txn *txn, size_t max, struct flush_walk *walk);
 
     /* Keep this head of an audit. `*restored`: a backup was put in the store's place since the
      * chain's head was kept last. NULL in a store that keeps none. */
@@ -201,7 +208,7 @@ struct store_txn_impl {
 #define txn_sweep_resources(txn, ...) ((txn)->impl->sweep_resources((txn), __VA_ARGS__))
 #define txn_receipts_due(txn, ...)    ((txn)->impl->receipts_due((txn), __VA_ARGS__))
 #define txn_resources_due(txn, ...)   ((txn)->impl->resources_due((txn), __VA_ARGS__))
-#define txn_flush(txn)                ((txn)->impl->flush(txn))
+#define txn_flush(txn, ...)           ((txn)->impl->flush((txn), __VA_ARGS__))
 #define txn_audit_head(txn, chain, lines, hash, restored)                                          \
     ((txn)->impl->audit_head != NULL                                                               \
          ? (txn)->impl->audit_head((txn), (chain), (lines), (hash), (restored))                    \

@@ -16,7 +16,6 @@ enum { TRIES = 5, POLL_MS = 5 };
 struct apart_op {
     struct list link;
     const struct store_op *op;
-    bool all;
     struct buf names; /* each with its length before */
 };
 
@@ -24,7 +23,6 @@ struct apart_op *apart_op_new(struct pg_txn *txn)
 {
     struct apart_op *apart_op = mem_zalloc(sizeof *apart_op);
 
-    apart_op->all = txn->all;
     for (const struct list *at = txn->set.rows.next; at != &txn->set.rows; at = at->next) {
         const struct row *row = list_entry(at, const struct row, link);
         if (row->asked_by != txn->number)
@@ -56,17 +54,6 @@ bool apart_submit(struct apart *apart, struct store_op *op, struct apart_op *apa
     pthread_mutex_unlock(&apart->lock);
     apart_op_free(apart_op);
     return false;
-}
-
-bool apart_has_all(struct apart *apart)
-{
-    bool all = false;
-
-    pthread_mutex_lock(&apart->lock);
-    for (struct list *at = apart->under_way.next; at != &apart->under_way; at = at->next)
-        all |= list_entry(at, const struct apart_op, link)->all;
-    pthread_mutex_unlock(&apart->lock);
-    return all;
 }
 
 void apart_set_busy(struct apart *apart, struct set *set)

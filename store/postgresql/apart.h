@@ -22,13 +22,11 @@ struct apart {
 };
 
 /* Note what the transaction's operation, which has stopped with PG_APART, is about: the rows of the
- * set that it has asked for, or all there are. apart_submit or apart_op_free ends the note. */
+ * set that it has asked for. apart_submit or apart_op_free ends the note. */
 struct apart_op *apart_op_new(struct pg_txn *txn);
 void apart_op_free(struct apart_op *apart_op);
 /* Hand the operation over. False: the queue is full. The writer's. */
 bool apart_submit(struct apart *apart, struct store_op *op, struct apart_op *apart_op);
-/* Is one under way that is about all resources? */
-bool apart_has_all(struct apart *apart);
 /* Set busy those rows of the set that operations under way are about; add them where need be. */
 void apart_set_busy(struct apart *apart, struct set *set);
 

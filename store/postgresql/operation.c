@@ -527,7 +527,7 @@ void pg_operation_run(struct pg_txn *txn, struct store_op *op, size_t number)
 {
     txn->stop = PG_ON;
     txn->number = number;
-    txn->in_savepoint = txn->all = txn->broken = txn->found_locked = false;
+    txn->in_savepoint = txn->broken = txn->found_locked = false;
     txn->sql_ms = 0;
     txn->claims_count = 0;
     op->error = op->run(op, &txn->base);

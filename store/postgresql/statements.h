@@ -287,20 +287,31 @@
       " FOR UPDATE SKIP LOCKED) RETURNING token)"                                                  \
       " SELECT count(*), coalesce(max(token), 0) FROM gone")                                       \
     X(FLOOR_RAISE, "UPDATE stockade.meta SET floor = greatest(floor, $1)")                         \
-    X(FLUSH_LOCK, "SELECT count(*) FROM (SELECT id FROM stockade.resource ORDER BY id"             \
-                  " FOR NO KEY UPDATE) AS locked")                                                 \
+    /* A step of a flush, behind $1 up to $2. Its end: as many rows, or fewer with many fields. */ \
+    X(FLUSH_UNTIL, "SELECT coalesce(max(id), 0) FROM stockade.resource")                           \
+    X(FLUSH_END,                                                                                   \
+      "SELECT coalesce(max(id), $2) FROM (SELECT id, sum(1 + fields) OVER (ORDER BY id"            \
+      " ROWS UNBOUNDED PRECEDING) - (1 + fields) AS before FROM (SELECT id, fields"                \
+      " FROM stockade.resource WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3) AS next)"          \
+      " AS counted WHERE before < $3")                                                             \
+    /* The first that somebody else has locked. */                                                 \
+    X(FLUSH_LOCK, "WITH mine AS MATERIALIZED (SELECT id FROM stockade.resource"                    \
+                  " WHERE id > $1 AND id <= $2 AND (type <> 0 OR state = 1) ORDER BY id"           \
+                  " FOR NO KEY UPDATE SKIP LOCKED)"                                                \
+                  " SELECT name AS kept FROM stockade.resource WHERE id > $1 AND id <= $2"         \
+                  " AND (type <> 0 OR state = 1) AND id NOT IN (SELECT id FROM mine) LIMIT 1")     \
     X(REVOKE_ALL, "UPDATE stockade.resource SET state = 3, holds = 0, changed_ms = $1::int8,"      \
                   " changes = changes + 1, waited = false WHERE state = 1")                        \
     X(FLUSH_RETIRE, "INSERT INTO stockade.retired(resource, token, retired_ms)"                    \
-                    " SELECT id, token, $1::int8 FROM stockade.resource"                           \
-                    " WHERE state = 1 AND receipts_token = token"                                  \
+                    " SELECT id, token, $3::int8 FROM stockade.resource"                           \
+                    " WHERE id > $1 AND id <= $2 AND state = 1 AND receipts_token = token"         \
                     " AND token > (SELECT ended FROM stockade.meta)")                              \
-    X(FLUSH_FIELDS, "DELETE FROM stockade.field")                                                  \
+    X(FLUSH_FIELDS, "DELETE FROM stockade.field WHERE resource > $1 AND resource <= $2")           \
     X(FLUSH_RESOURCES, "UPDATE stockade.resource SET type = 0, value = NULL, fields = 0,"          \
                        " holds = 0, waited = false, changes = changes + 1,"                        \
-                       " changed_ms = CASE state WHEN 1 THEN $1::int8 ELSE changed_ms END,"        \
+                       " changed_ms = CASE state WHEN 1 THEN $3::int8 ELSE changed_ms END,"        \
                        " state = CASE state WHEN 1 THEN 3 ELSE state END"                          \
-                       " WHERE type <> 0 OR state = 1")                                            \
+                       " WHERE id > $1 AND id <= $2 AND (type <> 0 OR state = 1)")                 \
     X(SAVEPOINT, "SAVEPOINT stockade_savepoint")                                                   \
     X(SAVEPOINT_KEEP, "RELEASE SAVEPOINT stockade_savepoint")                                      \
     X(SAVEPOINT_UNDO, "ROLLBACK TO SAVEPOINT stockade_savepoint")                                  \

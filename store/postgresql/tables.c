@@ -340,25 +340,56 @@ enum stk_error pg_sweep_resources(struct store_txn *base, int64_t before_ms, int
     return STK_OK;
 }
 
-enum stk_error pg_flush(struct store_txn *base)
+/* Is one of the rows locked by somebody else? Then the operation waits for that one. */
+static enum stk_error lock_rows(struct pg_txn *txn, const struct pg_params *range)
 {
-    static const struct {
-        enum pg_statement statement;
-        bool dated;
-    } steps[] = {{PG_FLUSH_LOCK, false},
-                 {PG_FLUSH_RETIRE, true},
-                 {PG_FLUSH_FIELDS, false},
-                 {PG_FLUSH_RESOURCES, true}};
-    struct pg_txn *txn = pg_txn_of(base);
-    struct pg_params now = {.count = 0};
+    PGresult *result = query(txn, PG_FLUSH_LOCK, range);
 
-    txn->all = true;
-    if (!pg_may_use_tables(txn))
+    if (result == NULL)
         return STK_STORE;
-    pg_param_int64(&now, txn->now_ms);
-    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
-        if (run(txn, steps[i].statement, steps[i].dated ? &now : NULL) != STK_OK)
+    bool locked = txn->pg.pq.PQntuples(result) > 0;
+    if (locked)
+        set_row(&txn->set, pg_value_bytes(&txn->pg, result, 0, 0))->known = LOCKED;
+    txn->pg.pq.PQclear(result);
+    return locked ? pg_stop(txn, PG_LOCKED) : STK_OK;
+}
+
+static enum stk_error flush_between(struct pg_txn *txn, int64_t after, int64_t end)
+{
+    static const enum pg_statement statements[] = {PG_FLUSH_RETIRE, PG_FLUSH_FIELDS,
+                                                   PG_FLUSH_RESOURCES};
+    struct pg_params params = {.count = 0};
+
+    pg_param_int64(&params, after);
+    pg_param_int64(&params, end);
+    if (lock_rows(txn, &params) != STK_OK)
+        return STK_STORE;
+    pg_param_int64(&params, txn->now_ms);
+    for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
+        params.count = statements[i] == PG_FLUSH_FIELDS ? 2 : 3;
+        if (run(txn, statements[i], &params) != STK_OK)
             return STK_STORE;
+    }
+    return STK_OK;
+}
+
+enum stk_error pg_flush(struct store_txn *base, size_t max, struct flush_walk *walk)
+{
+    struct pg_txn *txn = pg_txn_of(base);
+    struct pg_params params = {.count = 0};
+    int64_t end = 0;
+
+    if (!pg_may_use_tables(txn) ||
+        (walk->until == 0 && number(txn, PG_FLUSH_UNTIL, NULL, &walk->until) != STK_OK))
+        return STK_STORE;
+    pg_param_int64(&params, walk->after);
+    pg_param_int64(&params, walk->until);
+    pg_param_int64(&params, (int64_t)max);
+    if (number(txn, PG_FLUSH_END, &params, &end) != STK_OK ||
+        flush_between(txn, walk->after, end) != STK_OK)
+        return STK_STORE;
+    walk->after = end;
+    walk->more = end < walk->until;
     set_forget(&txn->set);
     return STK_OK;
 }

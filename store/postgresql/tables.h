@@ -27,7 +27,7 @@ enum stk_error pg_sweep_resources(struct store_txn *txn, int64_t before_ms, int6
 enum stk_error pg_receipts_due(struct store_txn *txn, int64_t before_ms, bool *due);
 enum stk_error pg_resources_due(struct store_txn *txn, int64_t before_ms, int64_t live_before_ms,
                                 size_t max, int64_t *after, bool *due, bool *more);
-enum stk_error pg_flush(struct store_txn *txn);
+enum stk_error pg_flush(struct store_txn *txn, size_t max, struct flush_walk *walk);
 enum stk_error pg_audit_head(struct store_txn *txn, struct bytes chain, int64_t lines,
                              struct bytes hash, bool *restored);
 /* Guards are schema/3_guards.sql's. */

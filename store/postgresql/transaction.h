@@ -110,7 +110,6 @@ struct pg_txn {
     /* The operation under way. */
     enum pg_stop stop;
     bool direct;       /* fetch what is missing at once */
-    bool all;          /* it is about all resources */
     size_t number;     /* of the operation, from 1, in its batch */
     bool found_locked; /* another transaction has a row of its locked */
     bool in_savepoint;

@@ -352,10 +352,9 @@ static void wait_all(struct pg_writer *writer, struct pg_lane *lane)
 /* Run the lane's batch while the other lane may commit, and send its commit once that is over. */
 static void work_off(struct pg_writer *writer, struct pg_lane *lane, struct pg_lane *other)
 {
-    bool all = apart_has_all(writer->apart);
-    enum pg_ended ended = all ? PG_NOT : run(writer, lane);
+    enum pg_ended ended = run(writer, lane);
 
-    if ((other->commits && !end_commit(writer, other, lane)) || all) {
+    if (other->commits && !end_commit(writer, other, lane)) {
         wait_all(writer, lane);
         return;
     }

@@ -40,7 +40,7 @@ enum stk_error anew_begin(struct transaction *txn, struct anew *anew)
         return STK_STORE;
     if (anew->ended < 0)
         return STK_OK;
-    if (receipts_retire_all(txn) != STK_OK ||
+    if (receipts_retire_all(txn, 0, INT64_MAX) != STK_OK ||
         transaction_change(txn, transaction_statement_for(txn, STATEMENT_END_ALL, txn->now_ms)) !=
             STK_OK)
         return STK_STORE;

@@ -51,19 +51,41 @@ static enum stk_error savepoint_undo(struct store_txn *base)
     return savepoint_keep(base);
 }
 
-/* Remove every value and end every live token. */
-static enum stk_error flush(struct store_txn *base)
+/* Remove the values and end the live tokens of the resources between two ids. */
+static enum stk_error flush_between(struct transaction *txn, int64_t after, int64_t until)
+{
+    static const enum statement removals[] = {STATEMENT_FLUSH_STRINGS, STATEMENT_FLUSH_HASHES};
+
+    if (receipts_retire_all(txn, after, until) != STK_OK)
+        return STK_STORE;
+    for (size_t i = 0; i < sizeof removals / sizeof *removals; i++)
+        if (transaction_change(txn, transaction_statement_pair(txn, removals[i], after, until)) !=
+            STK_OK)
+            return STK_STORE;
+    return transaction_change(
+        txn, transaction_statement_dated(txn, STATEMENT_FLUSH_RESOURCES, after, until));
+}
+
+static enum stk_error flush(struct store_txn *base, size_t max, struct flush_walk *walk)
 {
     struct transaction *txn = transaction_of(base);
+    int64_t end = 0;
 
     check(txn->cache != NULL);
     cache_clear(txn->cache);
-    if (receipts_retire_all(txn) != STK_OK ||
-        transaction_run(txn, STATEMENT_FLUSH_STRINGS) != STK_OK ||
-        transaction_run(txn, STATEMENT_FLUSH_HASHES) != STK_OK)
+    if (walk->until == 0 &&
+        transaction_number(txn, transaction_statement(txn, STATEMENT_FLUSH_UNTIL), &walk->until) !=
+            STK_OK)
         return STK_STORE;
-    return transaction_change(
-        txn, transaction_statement_for(txn, STATEMENT_FLUSH_RESOURCES, txn->now_ms));
+    if (resources_find_end(txn, walk->after, max, &end) != STK_OK)
+        return STK_STORE;
+    if (end == 0 || end > walk->until)
+        end = walk->until;
+    if (flush_between(txn, walk->after, end) != STK_OK)
+        return STK_STORE;
+    walk->after = end;
+    walk->more = end < walk->until;
+    return STK_OK;
 }
 
 static void present(struct store_txn *base, const struct claim *claims, size_t count)

@@ -128,10 +128,10 @@ enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct
     return any != 0 ? receipts_log(txn, id, old.token) : STK_OK;
 }
 
-enum stk_error receipts_retire_all(struct transaction *txn)
+enum stk_error receipts_retire_all(struct transaction *txn, int64_t after, int64_t until)
 {
     return transaction_change(txn,
-                              transaction_statement_for(txn, STATEMENT_RETIRE_ALL, txn->now_ms));
+                              transaction_statement_dated(txn, STATEMENT_RETIRE_ALL, after, until));
 }
 
 /* Clean-up. */

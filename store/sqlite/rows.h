@@ -26,6 +26,9 @@ enum stk_error resources_sweep(struct store_txn *txn, int64_t before_ms, int64_t
 enum stk_error resources_due(struct store_txn *txn, int64_t before_ms, int64_t live_before_ms,
                              size_t max, int64_t *after, bool *due, bool *more);
 
+/* The last of up to `max` rows behind `after`; 0: there are none. */
+enum stk_error resources_find_end(struct transaction *txn, int64_t after, size_t max, int64_t *end);
+
 /* values.c */
 
 enum stk_error values_string(struct store_txn *txn, const struct resource *resource, bool *found,
@@ -64,8 +67,8 @@ enum stk_error receipts_due(struct store_txn *txn, int64_t before_ms, bool *due)
 enum stk_error receipts_log(struct transaction *txn, int64_t id, int64_t token);
 /* Log the end of the row's live token where it has receipts: `fence` is about to replace it. */
 enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct fence *fence);
-/* Log the end of every live token that has receipts. */
-enum stk_error receipts_retire_all(struct transaction *txn);
+/* Log the end of every live token that has receipts, of the resources between two ids. */
+enum stk_error receipts_retire_all(struct transaction *txn, int64_t after, int64_t until);
 
 /* heads.c */
 

@@ -41,12 +41,13 @@
                   " WHERE id = ?1 AND field >= ?2 ORDER BY field")                                 \
     X(COUNT_FIELDS, "SELECT count(*) FROM stockade_hash WHERE id = ?1")                            \
     X(HASH_CLEAR, "DELETE FROM stockade_hash WHERE id = ?1")                                       \
-    X(FLUSH_STRINGS, "DELETE FROM stockade_string")                                                \
-    X(FLUSH_HASHES, "DELETE FROM stockade_hash")                                                   \
+    X(FLUSH_UNTIL, "SELECT max(id) FROM stockade_resource")                                        \
+    X(FLUSH_STRINGS, "DELETE FROM stockade_string WHERE id > ?1 AND id <= ?2")                     \
+    X(FLUSH_HASHES, "DELETE FROM stockade_hash WHERE id > ?1 AND id <= ?2")                        \
     X(FLUSH_RESOURCES, "UPDATE stockade_resource SET type = 0, holds = 0,"                         \
-                       " changed_ms = CASE state WHEN 1 THEN ?1 ELSE changed_ms END,"              \
+                       " changed_ms = CASE state WHEN 1 THEN ?3 ELSE changed_ms END,"              \
                        " state = CASE state WHEN 1 THEN 3 ELSE state END"                          \
-                       " WHERE type <> 0 OR state = 1")                                            \
+                       " WHERE id > ?1 AND id <= ?2 AND (type <> 0 OR state = 1)")                 \
     /* Receipts, and the log of retired tokens that have some. */                                  \
     X(RECEIPT, "SELECT token, fingerprint, resp3, reply, written_ms FROM stockade_receipt"         \
                " WHERE resource = ?1 AND id = ?2")                                                 \
@@ -60,7 +61,8 @@
     X(RECEIPTS_ANY, "SELECT EXISTS(SELECT 1 FROM stockade_receipt"                                 \
                     " WHERE resource = ?1 AND token = ?2)")                                        \
     X(RETIRE_ALL, "INSERT INTO stockade_retired(resource, token, retired_ms)"                      \
-                  " SELECT id, token, ?1 FROM stockade_resource AS r WHERE state = 1 AND EXISTS("  \
+                  " SELECT id, token, ?3 FROM stockade_resource AS r"                              \
+                  " WHERE id > ?1 AND id <= ?2 AND state = 1 AND EXISTS("                          \
                   "SELECT 1 FROM stockade_receipt WHERE resource = r.id AND token = r.token)"      \
                   " ORDER BY id")                                                                  \
     X(RETIRED_ADD, "INSERT INTO stockade_retired(resource, token, retired_ms)"                     \

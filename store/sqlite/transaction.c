@@ -140,6 +140,16 @@ sqlite3_stmt *transaction_statement_pair(struct transaction *txn, enum statement
     return stmt;
 }
 
+sqlite3_stmt *transaction_statement_dated(struct transaction *txn, enum statement which,
+                                          int64_t after, int64_t until)
+{
+    sqlite3_stmt *stmt = transaction_statement_pair(txn, which, after, until);
+
+    if (stmt != NULL)
+        sqlite3_bind_int64(stmt, 3, txn->now_ms);
+    return stmt;
+}
+
 enum stk_error transaction_change(struct transaction *txn, sqlite3_stmt *stmt)
 {
     if (stmt == NULL)

@@ -105,6 +105,9 @@ sqlite3_stmt *transaction_statement_key(struct transaction *txn, enum statement 
                                         struct bytes key);
 sqlite3_stmt *transaction_statement_pair(struct transaction *txn, enum statement which, int64_t id,
                                          int64_t number);
+/* The first two, and the time as the third. */
+sqlite3_stmt *transaction_statement_dated(struct transaction *txn, enum statement which,
+                                          int64_t after, int64_t until);
 /* Run a statement that gives no row. */
 enum stk_error transaction_run(struct transaction *txn, enum statement which);
 /* Step a bound statement that changes rows, and reset it. */

@@ -5,6 +5,7 @@
 #include "fence/base/check.h"
 #include "store/txn.h"
 #include "tests/fuzz/store_file.h"
+#include "tests/support/flush.h"
 
 enum { INPUTS_PER_FILE = 500 };
 
@@ -53,7 +54,7 @@ unsigned lasting_number(void)
 static enum stk_error flush_run(struct store_op *op, struct store_txn *txn)
 {
     (void)op;
-    return txn_flush(txn);
+    return flush_in_steps(txn);
 }
 
 static void flush_done(struct store_op *op)

@@ -109,7 +109,7 @@ def test_a_silent_server_costs_an_operation_apart_one_timeout(rig, database):
     relay = rig.relay(("127.0.0.1", database.server.port))
     client = rig.daemon("--unfenced-writes", "allow", store=database.uri_at(relay.address)).client()
     assert client("FLUSHALL") == "OK"
-    relay.hold("down", b"count\0")  # the rows that it locks
+    relay.hold("down", b"kept\0")  # the rows that it locks
     begun = time.monotonic()
     client.refused("STORE", "FLUSHALL", timeout=patience(8 * TIMEOUT_S))
     assert Seconds(begun) < patience(TIMEOUT_S + SLACK_S)

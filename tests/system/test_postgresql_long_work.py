@@ -63,7 +63,7 @@ def test_the_true_reason_is_told_and_logged(rig, database):
         ask(user, "UPDATE stockade.meta SET clock_ms = clock_ms + 10000")
         ask(user, "BEGIN")
         ask(user, "LOCK TABLE stockade.meta IN EXCLUSIVE MODE")
-        said = f"lock timeout: the store is locked by backend PID {user.info.backend_pid}, user post"
+        said = f"lock timeout: the store is locked by backend PID {user.info.backend_pid}, user "
         client.refused("STORE", "GET", "r", text=said, timeout=patience(3 * WAITS_SECONDS))
         assert said in daemon.log() and "clock" not in daemon.log()
     wait_until(lambda: answers(client, "FENCED", token, "SET", "r", "1"), "it goes on", 15)
@@ -139,3 +139,80 @@ def test_maintenance_that_stands_still_keeps_nobody_out_for_ever(rig, ops, datab
     assert "stood still for 30 s with the store locked" in daemon.log()
     wait_until(lambda: daemon.metric("store_backends_ended_total") == 1, "it is counted")
     assert client("GET", "r1") == b"2" and client("STRLEN", "r2") == 4_000_000
+
+
+# FLUSHALL.
+
+ROWS = """
+INSERT INTO stockade.resource(id, name, token, state, type, anonymous, holds, ttl_ms, session,
+  connection, changed_ms, receipts_gone, receipts_token, fields, owner, value)
+SELECT {first} + n, convert_to('key:' || n, 'UTF8'), n, 1, 1, false, 1, 3600000, 1, 1,
+  stockade.now_ms(), 0, 0, 0, 'o', 'v' FROM generate_series(1, {count}) n;
+SELECT setval('stockade.resource_id', {first} + {count})"""
+STEP_ROWS = 2048  # of FLUSHALL
+
+
+def fill(database, count):
+    """As many keys, each with a live lease."""
+    database.sql(ROWS.format(first=1_000_000, count=count), timeout=300)
+
+
+@pytest.fixture
+def unfenced_daemon(rig, database):
+    return rig.daemon("--unfenced-writes", "allow", store=database.uri)
+
+
+def lock_key(user, key):
+    ask(user, "BEGIN")
+    assert ask(user, "SELECT 1 FROM stockade.resource WHERE name = %s FOR UPDATE",
+               key.encode()) == [(1,)]
+
+
+def test_flushall_waits_for_a_locked_row_and_holds_up_nobody(database, unfenced_daemon):
+    """What came before it on its connection is gone, what came after it is there."""
+    client, other = unfenced_daemon.client(), unfenced_daemon.client()
+    token = other.token("written", 60000)
+    client("SET", "free", "1")
+    fill(database, 3 * STEP_ROWS)
+    with database.connect() as user:
+        lock_key(user, f"key:{2 * STEP_ROWS}")
+        client.send_all([("SET", "before", "1"), ("FLUSHALL",), ("SET", "after", "1")])
+        assert client.read() == "OK"
+        wait_until(lambda: other("EXISTS", "key:1") == 0, "the first step is done", 15)
+        assert other("EXISTS", f"key:{2 * STEP_ROWS}") == 1
+        other.refused("STALE", "FENCED", token, "SET", "written", "1", timeout=patience(2))
+        assert other("SET", "meanwhile", "1", timeout=patience(2)) == "OK"
+        ask(user, "ROLLBACK")
+    assert (client.read(timeout=patience(15)), client.read()) == ("OK", "OK")
+    assert sorted(client("SCAN", 0, "COUNT", 100)[1]) == [b"after", b"meanwhile"]
+    assert client("LEASES") == []
+
+
+@pytest.mark.slow
+def test_flushall_that_is_cut_has_done_a_part_and_is_done_by_the_next(database, unfenced_daemon):
+    client = unfenced_daemon.client()
+    assert client("PING") == "PONG" and client("SET", "free", "1") == "OK"
+    fill(database, 3 * STEP_ROWS)
+    with database.connect() as user:
+        lock_key(user, f"key:{2 * STEP_ROWS}")
+        client.refused("STORE", "FLUSHALL", timeout=patience(20),
+                       text=f"row locked for 10 s: backend PID {user.info.backend_pid}, user shop")
+        left = client("DBSIZE")
+        assert 0 < left < 3 * STEP_ROWS and len(client("LEASES")) == left
+    assert client("FLUSHALL") == "OK"
+    assert client("DBSIZE") == 0 and client("LEASES") == []
+
+
+@pytest.mark.slow
+def test_flushall_of_very_many_is_done_while_others_write(database, unfenced_daemon):
+    client, other = unfenced_daemon.client(), unfenced_daemon.client()
+    client("SET", "free", "1")
+    fill(database, 600_000)
+    begun, slowest, writes = time.monotonic(), 0, 0
+    client.send("FLUSHALL")
+    while other("DBSIZE", timeout=patience(10)) > 2:
+        at = time.monotonic()
+        assert other("SET", "busy", writes, timeout=patience(3)) == "OK"
+        slowest, writes = max(slowest, time.monotonic() - at), writes + 1
+    assert client.read(timeout=patience(120)) == "OK"
+    print(f"{time.monotonic() - begun:.1f} s, {writes} writes, the slowest {slowest:.2f} s")

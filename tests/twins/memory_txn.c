@@ -391,13 +391,16 @@ static enum stk_error rows_value_clear(struct store_txn *txn, struct resource *r
     return STK_OK;
 }
 
-static enum stk_error rows_flush(struct store_txn *txn)
+static enum stk_error rows_flush(struct store_txn *txn, size_t max, struct flush_walk *walk)
 {
     struct memory_rows *rows = of(txn);
 
     if (fails(txn))
         return STK_STORE;
-    for (size_t at = 0; at < rows->count; at++) {
+    if (walk->until == 0)
+        walk->until = (int64_t)rows->count;
+    for (size_t left = max; walk->after < walk->until && left > 0; left--) {
+        size_t at = (size_t)walk->after++;
         struct row *row = rows->by_id[at];
         if (row == NULL || (!is_live(&row->now) && !is_key(&row->now)))
             continue;
@@ -410,6 +413,7 @@ static enum stk_error rows_flush(struct store_txn *txn)
             content->lease.changed_ms = rows->now_ms;
         }
     }
+    walk->more = walk->after < walk->until;
     return STK_OK;
 }
 

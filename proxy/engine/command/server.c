@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fence/base/glob.h"
+#include "fence/base/mem.h"
 #include "proxy/engine/acl/acl.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
@@ -111,13 +112,39 @@ void server_shutdown(struct request *request)
     engine->shutdown_asked = true;
 }
 
+/* FLUSHALL goes in small transactions, between which everybody else's writes pass: each resource
+ * loses its value and its lease at once, but not all of them do. One that fails has done a part. */
+
+enum { FLUSH_ROWS_MAX = 2048 };
+
+struct flushing {
+    struct flush_walk walk; /* as far as it is committed */
+    struct flush_walk next; /* the operation's */
+};
+
 static enum stk_error flush_run(struct store_op *op, struct store_txn *txn)
 {
     struct request *request = request_of_op(op);
+    struct flushing *flushing = request->state;
 
     buf_clear(&request->reply);
     resp_simple(&request->reply, "OK");
-    return txn_flush(txn);
+    flushing->next = flushing->walk;
+    return txn_flush(txn, FLUSH_ROWS_MAX, &flushing->next);
+}
+
+static void flush_done(struct store_op *op)
+{
+    struct request *request = request_of_op(op);
+    struct flushing *flushing = request->state;
+
+    flushing->walk = flushing->next;
+    if (request_refused(request))
+        return;
+    if (flushing->walk.more)
+        request_run(request, true, flush_run, flush_done);
+    else
+        request_finish(request);
 }
 
 void server_flushall(struct request *request)
@@ -131,8 +158,10 @@ void server_flushall(struct request *request)
     else if (!request->engine->options.unfenced_writes)
         request_fail(request, STK_NOPERM, "%s needs a daemon with --unfenced-writes allow",
                      request->command->name);
-    else
-        request_run(request, true, flush_run, request_done);
+    else {
+        request->state = mem_zalloc(sizeof(struct flushing));
+        request_run(request, true, flush_run, flush_done);
+    }
 }
 
 /* COMMAND */

@@ -228,10 +228,10 @@ const struct command commands[] = {
           acl_subcommands),
     GROUP("CONFIG", -2, ADMIN, 0, ORDER_NOW, "server", "GET pattern", server_config_subcommands),
     NOW("SHUTDOWN", -1, ADMIN, 0, server_shutdown, "server", "Finish what has begun, then exit"),
-    {"FLUSHALL", -1, DEED_ADMIN, LONG, ORDER_WRITE, NO_KEY, NULL, server_flushall, NULL, NULL,
+    {"FLUSHALL", -1, DEED_ADMIN, LONG, ORDER_ALONE, NO_KEY, NULL, server_flushall, NULL, NULL,
      "server", "Remove every value and revoke every lease; with --unfenced-writes allow", NULL,
      NULL},
-    {"FLUSHDB", -1, DEED_ADMIN, LONG, ORDER_WRITE, NO_KEY, NULL, server_flushall, NULL, NULL,
+    {"FLUSHDB", -1, DEED_ADMIN, LONG, ORDER_ALONE, NO_KEY, NULL, server_flushall, NULL, NULL,
      "server", "The same as FLUSHALL: there is one database", NULL, NULL},
 };
 

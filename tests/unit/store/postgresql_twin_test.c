@@ -2,6 +2,7 @@
 /* The store in PostgreSQL is a twin of the one in memory. tests/system/test_postgresql_twin.py runs
  * this with a server. Its time is the server's, and what goes past its working set runs beside what
  * is about other resources, so that such operations are batches of their own here. */
+#include "tests/support/flush.h"
 #include "tests/unit/store/twins.h"
 
 enum { ROUNDS = 25, BATCH = 8, LOOK_HARD_EVERY = 8 };
@@ -48,7 +49,7 @@ enum { OLDEST_MS = INT32_MAX, MANY = 100000 };
 static enum stk_error flush(struct store_txn *txn, void *arg)
 {
     (void)arg;
-    return txn_flush(txn);
+    return flush_in_steps(txn);
 }
 
 static enum stk_error sweep_receipts(struct store_txn *txn, void *arg)

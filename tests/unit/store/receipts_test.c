@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Receipts and their clean-up, in both stores. P6: an ID is answered by its first reply as long as
  * its receipt lives, and afterwards the resource says that it may have had one. */
+#include "tests/support/flush.h"
 #include "tests/unit/store/rig.h"
 
 enum { DAY_MS = 24 * 3600 * 1000 };
@@ -54,7 +55,7 @@ static void release_r(struct store_txn *txn)
 static enum stk_error flush(struct store_txn *txn, void *arg)
 {
     (void)arg;
-    return txn_flush(txn);
+    return flush_in_steps(txn);
 }
 
 struct expectation {

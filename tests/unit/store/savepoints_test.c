@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Savepoints, in both stores: what an operation does after one can be undone, and what it did
  * before stays. */
+#include "tests/support/flush.h"
 #include "tests/unit/store/rig.h"
 
 /* Does everything to "a" (live, a string) and to a resource "new" that an operation can do. */
@@ -95,7 +96,7 @@ static void undo_a_flush(struct store_txn *txn)
 {
     rig_receipt_put(txn, "a", "id");
     assert_ok(txn_savepoint(txn));
-    assert_ok(txn_flush(txn));
+    assert_ok(flush_in_steps(txn));
     assert_int_equal(rig_find(txn, "a").fence.state, FENCE_REVOKED);
     assert_ok(txn_savepoint_undo(txn));
     expect_as_before(txn);

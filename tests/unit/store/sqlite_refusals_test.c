@@ -8,6 +8,7 @@
 #include "fence/base/mem.h"
 #include "store/sqlite/sql.h"
 #include "store/sqlite/transaction.h"
+#include "tests/support/flush.h"
 #include "tests/unit/store/rig.h"
 
 TESTS_HAVE_ONE_THREAD
@@ -188,7 +189,7 @@ static enum stk_error sweep(struct store_txn *txn, void *arg)
 static enum stk_error flush(struct store_txn *txn, void *arg)
 {
     (void)arg;
-    return txn_flush(txn);
+    return flush_in_steps(txn);
 }
 
 static void each_guard(void *context, struct bytes table, struct bytes column, struct bytes prefix,

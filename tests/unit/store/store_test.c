@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What store.h promises about operations, batches, queues and failed commits, for both stores. */
+#include "tests/support/flush.h"
 #include "tests/unit/store/rig.h"
 
 /* Change everything that can be changed, then fail. */
@@ -18,7 +19,7 @@ static enum stk_error set_and_fail(struct store_txn *txn, void *arg)
 static enum stk_error flush_and_fail(struct store_txn *txn, void *arg)
 {
     (void)arg;
-    assert_ok(txn_flush(txn));
+    assert_ok(flush_in_steps(txn));
     return STK_ERR;
 }
 

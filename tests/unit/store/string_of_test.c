@@ -3,6 +3,7 @@
  * look-up, the writer remembers the strings that it has read and written and needs none. Whatever
  * becomes of the row and of the file, neither returns another key's value, an old one, or one that
  * was never committed. */
+#include "tests/support/flush.h"
 #include "tests/unit/store/rig.h"
 
 static enum stk_error set_a_and_b(struct store_txn *txn, void *arg)
@@ -127,7 +128,7 @@ static enum stk_error clear_a(struct store_txn *txn, void *arg)
 
 static void flush_all(struct store_txn *txn)
 {
-    assert_ok(txn_flush(txn));
+    assert_ok(flush_in_steps(txn));
 }
 
 SQLITE_TEST(a_writer_forgets_what_was_removed)

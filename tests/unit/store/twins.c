@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* See twins.h. */
 #include "tests/unit/store/twins.h"
+#include "tests/support/flush.h"
 
 #include "fence/base/check.h"
 
@@ -149,7 +150,7 @@ enum stk_error twins_change(struct store_txn *txn, void *arg)
             return error;
     }
     if (!drawing->plain && twins_draw(&state, 150) == 0)
-        return txn_flush(txn);
+        return flush_in_steps(txn);
     return twins_draw(&state, 8) == 0 ? STK_ERR : STK_OK;
 }
 

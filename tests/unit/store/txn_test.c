@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the primitives of txn.h promise, for both stores. */
+#include "tests/support/flush.h"
 #include "tests/unit/store/rig.h"
 
 #define assert_bytes(got, text) assert_true(bytes_equal((got), BYTES_LITERAL(text)))
@@ -265,7 +266,7 @@ BOTH_TEST(live_fences_and_keys_are_listed_by_id_and_counted)
 static void flush(struct store_txn *txn)
 {
     struct resource before = rig_find(txn, "r0");
-    assert_ok(txn_flush(txn));
+    assert_ok(flush_in_steps(txn));
     struct resource after = rig_find(txn, "r0");
     assert_int_equal(after.id, before.id);
     assert_int_equal(after.fence.token, before.fence.token);
