@@ -38,8 +38,8 @@ EXTENSION_SOURCES := $(wildcard store/extension/*.c) store/sqlite/guard_function
 UNIT_SOURCES := $(sort $(shell find tests/unit -name '*.c' 2>/dev/null))
 TEST_SOURCES := $(filter %_test.c,$(UNIT_SOURCES))
 HELPER_SOURCES := $(filter-out %_test.c,$(UNIT_SOURCES))
-# What tests share: in-memory stores and lease services, disks that fail.
-SUPPORT_SOURCES := $(wildcard tests/twins/*.c tests/disk/*.c)
+# What tests share: in-memory stores and lease services, disks and connections that fail.
+SUPPORT_SOURCES := $(wildcard tests/twins/*.c tests/disk/*.c tests/libpq/*.c)
 # Filled in by tests/*/*.mk: more sources whose dependencies are to be tracked.
 PROOF_SOURCES := tests/support/again_store.c
 SHIM_SOURCES := $(wildcard tests/support/*_shim.c)
@@ -328,6 +328,8 @@ $(BUILD)/$(1:%.c=%): $(call objects,$(1) tests/unit/test.c $(foreach h,$(HELPER_
 	@$$(LINK) -o $$@ $$^ $$(TEST_LIBS) $$(ZOOKEEPER_LIBS) -pthread -lm
 endef
 $(foreach t,$(TEST_SOURCES),$(eval $(call unit_test,$(t))))
+# Its connections are tests/libpq's.
+$(BUILD)/tests/unit/store/postgresql_refusals_test: LDFLAGS += -Wl,--wrap=libpq_load
 
 # What tries to break the promises has its targets beside its sources: tests/README.md.
 include $(sort $(wildcard tests/*/*.mk tools/*/*.mk))

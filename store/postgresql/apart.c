@@ -121,9 +121,12 @@ enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct fin
                           int64_t mark)
 {
     enum pg_ended ended = PG_UNKNOWN;
+    struct pg *pg = &reach->txn.pg;
+    char why[STORE_WHY_MAX];
 
+    text_print(why, sizeof why, "%s", pg->why);
     log_warn(reach->log, "store %s: the outcome of a commit is unknown (%s); finding it out",
-             reach->txn.pg.name, reach->txn.pg.why);
+             pg->name, why);
     while (!worker_stopping(worker)) {
         if (reach_ready(reach))
             ended = pg_outcome(&reach->txn, mark);
@@ -137,9 +140,11 @@ enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct fin
         fail_queued(reach, worker, finished);
         pause_for(POLL_MS);
     }
-    if (ended != PG_UNKNOWN)
-        log_info(reach->log, "store %s: that commit is %s", reach->txn.pg.name,
+    if (ended != PG_UNKNOWN) {
+        log_info(reach->log, "store %s: that commit is %s", pg->name,
                  ended == PG_COMMITTED ? "there" : "not there, and is done again");
+        text_print(pg->why, sizeof pg->why, "%s", why); /* of what is not there */
+    }
     return ended;
 }
 

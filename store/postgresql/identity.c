@@ -147,8 +147,8 @@ static bool correct_clock(struct pg_txn *txn, int64_t error_ms, int64_t number)
 
     pg_param_int64(&params, error_ms);
     pg_param_int64(&params, number);
-    pg_send_deciding(&txn->pg, PG_CLOCK_PUT, &params);
-    pg_sync(&txn->pg);
+    pg_send(&txn->pg, PG_CLOCK_PUT, &params);
+    pg_sync_deciding(&txn->pg);
     return pg_end(&txn->pg) && txn->pg.decision == PG_DECIDED;
 }
 

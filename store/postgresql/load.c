@@ -356,9 +356,11 @@ static bool load(struct pg_txn *txn, bool ends)
         pg_send(pg, PG_IDS, NULL);
     if (ends) {
         pg_send(pg, PG_COMMIT, NULL);
-        pg_send_deciding(pg, PG_BARRIER, NULL);
+        pg_send(pg, PG_BARRIER, NULL);
+        pg_sync_deciding(pg);
+    } else {
+        pg_sync(pg);
     }
-    pg_sync(pg);
     if (begins)
         take_begin(txn);
     if (wishes.names.count > 0)

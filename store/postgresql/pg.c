@@ -147,10 +147,14 @@ void pg_param_array(struct pg_params *params, struct pg_array *array)
 
 /* A trip. */
 
+/* Where the connection has broken the rest of its trip goes nowhere, and the reason stays. */
 static void begin_trip(struct pg *pg)
 {
-    if (pg->expected == 0) {
-        pg->failed = pg->doubtful = false;
+    if (pg->conn == NULL) {
+        pg->failed = true;
+        pg->decision = PG_UNDECIDED;
+    } else if (pg->expected == 0) {
+        pg->failed = pg->doubtful = pg->end_decides = false;
         pg->decision = PG_UNDECIDED;
         pg->deciding = 0;
         pg->why[0] = pg->sqlstate[0] = '\0';
@@ -224,6 +228,13 @@ void pg_sync(struct pg *pg)
         fail_connection(pg);
 }
 
+void pg_sync_deciding(struct pg *pg)
+{
+    pg->decision = PG_UNDECIDED;
+    pg->end_decides = true;
+    pg_sync(pg);
+}
+
 /* Wait until there is something to read, while what is to be sent leaves. False: dropped. */
 static bool wait(struct pg *pg)
 {
@@ -293,12 +304,22 @@ static void note_error(struct pg *pg, const PGresult *result)
     pg->failed = true;
 }
 
+/* An error that has no SQLSTATE is libpq's own: without memory it gives that in place of what the
+ * server has said. */
+static bool is_of_libpq(const struct pg *pg, const PGresult *result)
+{
+    return pg->pq.PQresultStatus(result) == PGRES_FATAL_ERROR &&
+           pg->pq.PQresultErrorField(result, PG_DIAG_SQLSTATE) == NULL;
+}
+
 /* COMMIT of a transaction that has failed succeeds, and says that it has rolled back. */
 static void decide(struct pg *pg, PGresult *result)
 {
     const char *done = pg->pq.PQcmdStatus(result);
 
-    if (!is_good(pg, result) || strcmp(done, "ROLLBACK") == 0)
+    if (is_of_libpq(pg, result))
+        pg->decision = PG_UNDECIDED;
+    else if (!is_good(pg, result) || strcmp(done, "ROLLBACK") == 0)
         pg->decision = PG_DENIED;
     else
         pg->decision = pg->doubtful ? PG_DOUBTFUL : PG_DECIDED;
@@ -321,10 +342,11 @@ PGresult *pg_take(struct pg *pg)
     if (is_good(pg, result))
         return result;
     note_error(pg, result);
+    bool lost = is_of_libpq(pg, result);
     pg->pq.PQclear(result);
     /* Or a user's function has taken our statements away. */
-    if (pg->conn != NULL &&
-        (pg->pq.PQstatus(pg->conn) != CONNECTION_OK || strcmp(pg->sqlstate, NO_STATEMENT) == 0))
+    if (pg->conn != NULL && (lost || pg->pq.PQstatus(pg->conn) != CONNECTION_OK ||
+                             strcmp(pg->sqlstate, NO_STATEMENT) == 0))
         pg_drop(pg);
     return NULL;
 }
@@ -344,6 +366,8 @@ bool pg_end(struct pg *pg)
         note_error(pg, result); /* the server has ended the session, as in a shutdown */
         pg_drop(pg);
     }
+    if (pg->conn != NULL && pg->end_decides)
+        pg->decision = pg->failed ? PG_DENIED : pg->doubtful ? PG_DOUBTFUL : PG_DECIDED;
     pg->pq.PQclear(result);
     return pg->conn != NULL && !pg->failed;
 }

@@ -28,8 +28,8 @@
 #define PG_MAINTENANCE_NAME "stockade-maintenance"
 #define PG_TIMEOUT_MS       5000 /* of a trip: nobody waits longer for a server that is silent */
 
-/* What became of a transaction says one statement's own result: COMMIT's. Whatever is behind it in
- * the trip may fail for reasons of its own. */
+/* What became of a transaction says COMMIT's own result, or, without one, the end of the trip.
+ * Whatever is behind COMMIT in the trip may fail for reasons of its own. */
 enum pg_decision {
     PG_UNDECIDED, /* no result has come */
     PG_DECIDED,   /* it has succeeded, and is replicated as the server is told to */
@@ -56,6 +56,7 @@ struct pg {
     size_t expected; /* statements of the trip whose result was not taken */
     size_t deciding; /* as many results have to be taken to know the deciding one; 0: known */
     enum pg_decision decision;
+    bool end_decides; /* it is the trip's end that decides */
     bool failed;      /* a statement of the trip has failed */
     bool doubtful;    /* what was committed in this trip may not be replicated */
     bool timed_out;   /* the connection was dropped because the server did not answer */
@@ -162,6 +163,9 @@ void pg_send_parse(struct pg *pg, const char *text);
 void pg_send_describe(struct pg *pg, const char *portal);
 /* End the trip's statements: from now on their results come. */
 void pg_sync(struct pg *pg);
+/* The same where the end itself is to be pg->decision: it commits the statements behind the last
+ * COMMIT, which have had their results by then, and it waits for the standby. */
+void pg_sync_deciding(struct pg *pg);
 /* Wait for the result of the next statement. NULL: it or one before it failed, or the connection.
  * The caller clears it with PQclear. */
 PGresult *pg_take(struct pg *pg);

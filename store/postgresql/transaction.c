@@ -101,15 +101,15 @@ void pg_commit_send(struct pg_txn *txn)
     if (changed) {
         pg_send_changes(txn);
         send_marks(txn);
-    }
-    if (changed) {
         pg_send_deciding(&txn->pg, PG_COMMIT, NULL);
+        send_clean(txn);
+        pg_sync(&txn->pg);
     } else {
         pg_send(&txn->pg, PG_COMMIT, NULL);
-        pg_send_deciding(&txn->pg, PG_BARRIER, NULL);
+        pg_send(&txn->pg, PG_BARRIER, NULL);
+        send_clean(txn);
+        pg_sync_deciding(&txn->pg);
     }
-    send_clean(txn);
-    pg_sync(&txn->pg);
 }
 
 enum pg_ended pg_commit_take(struct pg_txn *txn)

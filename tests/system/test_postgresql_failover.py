@@ -85,8 +85,7 @@ class Taker(threading.Thread):
             self.failure = failure
 
 
-# Ways to lose commits: each returns tokens that were granted in what is lost. Leases that are told of
-# by what is left may have been given back, and granted anew, in it, too.
+# Ways to lose commits: each returns tokens that were granted in what is lost.
 
 
 def switch_off(server):
