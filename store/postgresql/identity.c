@@ -212,6 +212,24 @@ static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
     return pg_end(pg); /* apart from COMMIT, which waits for a standby no longer than any other */
 }
 
+/* Nothing is granted or written until it is done, and it is done as a whole. */
+static bool begin_anew_in_time(struct pg_txn *txn, struct pg_anew *anew)
+{
+    struct pg *pg = &txn->pg;
+    char why[STORE_WHY_MAX];
+
+    log_info(txn->shared->log, "store: %s: finding out how far tokens have come", anew->why);
+    pg->timeout_ms = PG_ANEW_TIMEOUT_MS;
+    bool begun = begin_anew(txn, anew);
+    pg->timeout_ms = PG_TIMEOUT_MS;
+    if (!begun) {
+        text_print(why, sizeof why, "%s", pg->why);
+        text_print(pg->why, sizeof pg->why, "%s, and the store could not begin anew: %s", anew->why,
+                   why);
+    }
+    return begun;
+}
+
 /* Under the lock, so that of several daemons one does it. */
 static bool settle_identity(struct pg_txn *txn, struct pg_anew *anew)
 {
@@ -224,10 +242,7 @@ static bool settle_identity(struct pg_txn *txn, struct pg_anew *anew)
         return false;
     anew->why = pg_anew_why(&identity.signs);
     anew->ended = pg_anew_ends_all(&identity.signs);
-    pg->timeout_ms = PG_ANEW_TIMEOUT_MS;
-    bool begun = anew->why == NULL || begin_anew(txn, anew);
-    pg->timeout_ms = PG_TIMEOUT_MS;
-    if (!begun)
+    if (anew->why != NULL && !begin_anew_in_time(txn, anew))
         return false;
     pg_send(pg, anew->why != NULL || identity.signs.fresh ? PG_IDENTITY_PUT : PG_REPLICATED_PUT,
             NULL);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "fence/base/embed.h"
+#include "store/postgresql/kept_out.h"
 #include "store/postgresql/statements.h"
 
 /* Of an advisory lock of the database's: one daemon makes the schema. The number only has to be
@@ -70,11 +71,35 @@ static bool take_steps(struct pg *pg, int64_t version)
 {
     char set[80];
 
+    if (!pg_run(pg, "SAVEPOINT stockade_steps; SET LOCAL lock_timeout = '200ms'"))
+        return false;
     for (int64_t at = version; at < VERSION; at++)
         if (!pg_run(pg, steps[at]))
             return false;
     text_print(set, sizeof set, "UPDATE stockade.meta SET version = %d", VERSION);
     return pg_run(pg, set);
+}
+
+/* A step waits for transactions that are open on our tables, a program's that has presented a token
+ * among them, and all others wait behind the step. So it waits for a moment only, and of all who
+ * try one does so in a second: this is under the lock. */
+static void stand_back(struct pg *pg)
+{
+    char holder[PG_HOLDER_MAX] = "";
+
+    if (!pg_run(pg, "ROLLBACK TO stockade_steps"))
+        return;
+    pg_send_text(pg, PG_SCHEMA_HOLDER);
+    pg_sync(pg);
+    PGresult *result = pg_take(pg);
+    if (pg->pq.PQntuples(result) > 0)
+        pg_value_text(pg, result, 0, 0, holder, sizeof holder);
+    pg->pq.PQclear(result);
+    if (pg_end(pg))
+        (void)pg_run(pg, "SELECT pg_sleep(0.8)");
+    text_print(pg->why, sizeof pg->why,
+               "the schema comes to version %d once no older transaction is open on it%s%s",
+               VERSION, holder[0] != '\0' ? ": " : "", holder);
 }
 
 bool pg_schema_prepare(struct pg *pg)
@@ -85,8 +110,12 @@ bool pg_schema_prepare(struct pg *pg)
         return version == VERSION;
     /* Again, under the lock: another daemon may have been quicker. */
     bool good = pg_run(pg, "BEGIN; SELECT pg_advisory_xact_lock(" SCHEMA_LOCK ")");
+    if (!good && kept_out_is_why(pg))
+        text_print(pg->why, sizeof pg->why, "another connection is making the store's schema");
     version = good ? recognise(pg) : -1;
     good = version >= 0 && (version == VERSION || take_steps(pg, version)) && pg_run(pg, "COMMIT");
+    if (version > 0 && version < VERSION && pg->conn != NULL && kept_out_is_why(pg))
+        stand_back(pg);
     if (!good && pg->conn != NULL) {
         char why[STORE_WHY_MAX];
         text_print(why, sizeof why, "%s", pg->why);

@@ -46,6 +46,15 @@
     " AND coalesce(a.xact_start < clock_timestamp() - interval '1 s', true)))"                     \
     " ORDER BY l.mode IN ('ExclusiveLock', 'AccessExclusiveLock') DESC, a.xact_start LIMIT 1"
 
+/* Who has had a transaction open on Stockade's objects for longest. */
+#define PG_SCHEMA_HOLDER                                                                           \
+    "SELECT" PG_HOLDER_TEXT " FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid"       \
+    " LEFT JOIN pg_prepared_xacts p ON l.virtualtransaction = '-1/' || p.transaction"              \
+    " WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()"                                 \
+    " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"           \
+    " AND l.relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'stockade'::regnamespace)"  \
+    " ORDER BY a.xact_start NULLS FIRST LIMIT 1"
+
 /* A statement that changes `count` rows of `table`; `good` is SQL for what a changed row has to be.
  * Fewer are an error of the server's, for COMMIT comes in the same trip, and is skipped then: a
  * trigger or a rule that somebody has made may keep rows as they are. */

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import REPO, Seconds, Wait, patience, wait_until
 from harness.postgres import SUPERUSER, ask
 from harness.replicated import Replicated
 from harness.resp import ReplyError
@@ -139,6 +139,48 @@ def test_maintenance_that_stands_still_keeps_nobody_out_for_ever(rig, ops, datab
     assert "stood still for 30 s with the store locked" in daemon.log()
     wait_until(lambda: daemon.metric("store_backends_ended_total") == 1, "it is counted")
     assert client("GET", "r1") == b"2" and client("STRLEN", "r2") == 4_000_000
+
+
+# A new version of the schema.
+
+PRESENT = "SELECT stockade.present('r', 1::int8)"
+
+
+def make_version_3(database):
+    """A store as the version before made it, with a lease."""
+    folder = REPO / "store/postgresql/schema"
+    with database.connect() as link:
+        for step in sorted(folder.glob("[123]_*.sql")):
+            ask(link, step.read_text())
+        ask(link, "UPDATE stockade.meta SET version = 3, session = 1,"
+                  " identity = stockade.identity(), timeline = stockade.timeline()")
+        ask(link, ROWS.format(first=1, count=1))
+        ask(link, "UPDATE stockade.resource SET name = 'r', value = NULL, type = 0")
+
+
+def test_a_new_schema_waits_for_an_open_transaction_and_holds_up_nobody_for_long(rig, database):
+    """Whoever has presented a token keeps its place in the schema until it ends."""
+    make_version_3(database)
+    with database.connect() as user, database.connect() as others:
+        ask(user, "BEGIN")
+        ask(user, PRESENT)
+        daemon = rig.daemon(store=database.uri)
+        client = daemon.client()
+        wait_until(lambda: "once no older transaction is open on it: backend PID "
+                   f"{user.info.backend_pid}, user shop" in daemon.log(), "it is told", 15)
+        slowest = 0
+        wait = Wait(3)
+        while wait.left:
+            at = time.monotonic()
+            ask(others, "SELECT version FROM stockade.meta")
+            slowest = max(slowest, time.monotonic() - at)
+        assert Seconds(0, slowest) < patience(1)
+        client.refused("STORE", "GET", "r", text="the schema comes to version|making the store's")
+        assert ask(user, PRESENT)
+        ask(user, "COMMIT")
+    wait_until(lambda: answers(client, "GET", "r"), "it goes on", 15)
+    assert database.sql("SELECT version > 3 FROM stockade.meta") == [(True,)]
+    assert client.fenced(1, "SET", "r", "1") == "OK"
 
 
 # FLUSHALL.
