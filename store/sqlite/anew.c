@@ -50,7 +50,7 @@ enum stk_error anew_begin(struct transaction *txn, struct anew *anew)
 
 static enum stk_error raise(struct transaction *txn, struct anew *anew)
 {
-    int64_t known = 0;
+    int64_t known = 0, told = txn->told.id != 0 ? txn->told.fence.token : 0;
 
     /* A resource with a higher one has used its tokens up: it keeps no other from going on. */
     if (transaction_number(
@@ -58,6 +58,8 @@ static enum stk_error raise(struct transaction *txn, struct anew *anew)
             transaction_statement_for(txn, STATEMENT_TOKEN_LARGEST, TOKEN_MAX - TOKEN_STEPS_MAX),
             &known) != STK_OK)
         return STK_STORE;
+    if (told > known)
+        known = told;
     anew->floor = anew_floor(txn->clock, known);
     if (anew->floor != 0)
         return anew_begin(txn, anew);
@@ -87,4 +89,59 @@ enum stk_error anew_open(struct transaction *txn, bool fresh, struct anew *anew)
     if (place.differs && place_note(txn->db, txn->db) != SQLITE_OK)
         return transaction_fail(txn);
     return STK_OK;
+}
+
+/* One fence is enough: whoever has told of a later one remembers that. */
+static enum stk_error is_lost(struct transaction *txn, bool *lost)
+{
+    const struct fence *told = &txn->told.fence;
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FENCE_OF, txn->told.id);
+    int64_t token = 0;
+    bool live = false;
+    enum stk_error error;
+
+    if (transaction_row(txn, stmt, &error)) {
+        token = sqlite3_column_int64(stmt, 0);
+        live = sqlite3_column_int64(stmt, 1) == FENCE_LIVE;
+        sqlite3_reset(stmt);
+    }
+    if (error != STK_OK || transaction_floor(txn) != STK_OK)
+        return STK_STORE;
+    if (token == told->token)
+        *lost = live && told->state != FENCE_LIVE;
+    else /* a row that is gone has left its token in the floor */
+        *lost = token < told->token && txn->floor < told->token;
+    return STK_OK;
+}
+
+enum stk_error anew_follow(struct transaction *txn, struct anew *anew)
+{
+    bool lost = false;
+
+    *anew = (struct anew){.why = NULL};
+    if (txn->told.id == 0)
+        return STK_OK;
+    if (is_lost(txn, &lost) != STK_OK)
+        return STK_STORE;
+    if (!lost)
+        return STK_OK;
+    anew->why = "another program has put older contents into this file";
+    return raise(txn, anew);
+}
+
+void anew_tell(const struct anew *anew, const char *path, const struct log *log)
+{
+    long long floor = anew->floor, ended = anew->ended;
+
+    if (ended >= 0)
+        log_warn(log,
+                 "store %s: %s: tokens go on above %lld, and all leases have ended (%lld): their "
+                 "holders have to acquire them again",
+                 path, anew->why, floor, ended);
+    else
+        log_warn(
+            log,
+            "store %s: %s: tokens go on above %lld, and leases go on; if its disk was put back "
+            "to an older state, end them: stockade backup, then stockade restore",
+            path, anew->why, floor);
 }

@@ -7,6 +7,9 @@
  *     has served it last
  *   the machine was started anew, or it    yes                          no
  *     is another machine
+ *   another program has put older          yes                          yes
+ *     contents into it, beneath a daemon
+ *     that remembers a later fence
  *   a backup is restored                   yes                          yes
  *   nothing of that                        no                           no
  *
@@ -15,11 +18,13 @@
  * any reboot, so leases go on. Where no boot is known, each opening counts as one.
  *
  * Nobody can know, and OPERATIONS.md says what the operator has to do: older contents in the same
- * file under the same boot (`cp` onto it, a file system that was rolled back), and a machine whose
- * memory was put back. After a disk was put back, who holds a lease in it may write under it. */
+ * file under the same boot (`cp` onto it, a file system that was rolled back), unless a daemon sees
+ * them come, and a machine whose memory was put back. After a disk was put back, who holds a lease
+ * in it may write under it. */
 #ifndef STOCKADE_STORE_SQLITE_ANEW_H
 #define STOCKADE_STORE_SQLITE_ANEW_H
 
+#include "fence/base/log.h"
 #include "store/sqlite/transaction.h"
 
 /* What the file and the machine show. */
@@ -50,5 +55,12 @@ int64_t anew_floor(const struct store_clock *clock, int64_t known);
 /* When the file is opened: look whether it has to begin anew, do that, and go on with the store's
  * time. Within a transaction that writes. STK_STORE: as transaction_fail, or no token is left. */
 enum stk_error anew_open(struct transaction *txn, bool fresh, struct anew *anew);
+
+/* When another program has committed: look whether the file lacks a fence that this process has
+ * told somebody of, and then begin anew. Within a transaction that writes. */
+enum stk_error anew_follow(struct transaction *txn, struct anew *anew);
+
+/* Say that it has begun anew, and what to do. */
+void anew_tell(const struct anew *anew, const char *path, const struct log *log);
 
 #endif

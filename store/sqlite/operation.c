@@ -42,6 +42,7 @@ static enum stk_error savepoint_undo(struct store_txn *base)
 
     check(txn->in_savepoint);
     txn->floor_known = false;
+    txn->put.id = 0;
     if (txn->cache != NULL)
         cache_undo(txn->cache, txn->cache_savepoint);
     if (txn->touched)

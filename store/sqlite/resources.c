@@ -112,6 +112,7 @@ enum stk_error resources_fence_put(struct store_txn *base, const struct resource
         return STK_STORE;
     check(sqlite3_changes64(txn->db) == 1); /* the row is there, and its token did not sink */
     cache_update(txn->cache, resource);
+    txn->put = (struct told){resource->id, *fence};
     return STK_OK;
 }
 

@@ -259,23 +259,6 @@ static const struct store_impl sqlite_impl = {
 /* Opening: the writer, with the file made or brought forward; the checkpointer; the readers. Each
  * returns false with `why`. */
 
-static void tell_of_anew(const struct sqlite_store *store, const struct anew *anew)
-{
-    long long floor = anew->floor, ended = anew->ended;
-
-    if (ended >= 0)
-        log_warn(store->log,
-                 "store %s: %s: tokens go on above %lld, and all leases have ended (%lld): their "
-                 "holders have to acquire them again",
-                 store->path, anew->why, floor, ended);
-    else
-        log_warn(
-            store->log,
-            "store %s: %s: tokens go on above %lld, and leases go on; if its disk was put back "
-            "to an older state, end them: stockade backup, then stockade restore",
-            store->path, anew->why, floor);
-}
-
 /* Find out whether it may know less than was told to somebody, and go on with its time. */
 static bool settle(struct sqlite_store *store, char *why, size_t why_size)
 {
@@ -293,7 +276,7 @@ static bool settle(struct sqlite_store *store, char *why, size_t why_size)
     if (!settled || (anew.noted && place_copy_back(txn->db) != SQLITE_OK))
         return db_explain(txn->db, store->path, why, why_size);
     if (anew.why != NULL)
-        tell_of_anew(store, &anew);
+        anew_tell(&anew, store->path, store->log);
     return true;
 }
 

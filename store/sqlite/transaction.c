@@ -17,6 +17,7 @@ bool transaction_begin(struct transaction *txn, enum statement how, int64_t *ver
     txn->failed = false;
     txn->touched = false;
     txn->string_put = false;
+    txn->put.id = 0;
     txn->begun = transaction_run(txn, how) == STK_OK;
     if (txn->begun && version != NULL) {
         sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_DATA_VERSION);
@@ -32,6 +33,8 @@ enum stk_error transaction_commit(struct transaction *txn)
     if (transaction_run(txn, STATEMENT_COMMIT) != STK_OK)
         return STK_STORE;
     txn->begun = false;
+    if (txn->put.id != 0)
+        txn->told = txn->put;
     if (txn->cache != NULL)
         cache_commit(txn->cache);
     if (txn->names != NULL)

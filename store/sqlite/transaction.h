@@ -38,6 +38,12 @@ enum statement {
         STATEMENTS
 };
 
+/* The fence of a resource as it was put; id 0: none was. */
+struct told {
+    int64_t id;
+    struct fence fence;
+};
+
 struct transaction {
     struct store_txn base;
 
@@ -54,6 +60,7 @@ struct transaction {
     struct guards *guards;         /* guards.h; NULL until guards_open */
     struct store_clock *clock;     /* shared by all transactions on the file */
     struct store_reasons *reasons; /* borrowed; for operations that fail */
+    struct told told;              /* the last fence that was committed */
 
     /* The transaction under way. */
     bool begun;      /* and not ended by us; SQLite may have ended it by itself */
@@ -65,6 +72,7 @@ struct transaction {
     int64_t now_ms; /* when it began */
     bool floor_known;
     int64_t floor; /* the store-wide one */
+    struct told put;
 
     /* The operation under way. */
     bool touched; /* it has changed what sqlite3_total_changes does not count (DDL) */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "store/sqlite/anew.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/guards.h"
 #include "store/sqlite/operation.h"
@@ -169,6 +170,7 @@ static bool begin(struct writer *writer)
     struct transaction *txn = &writer->txn;
     int64_t version = 0;
     enum guards_news news = GUARDS_NO_NEWS;
+    struct anew anew;
 
     if ((files_stopped(writer->files) && !files_check(writer->files, txn->db)) ||
         !transaction_begin(txn, STATEMENT_BEGIN_WRITE, &version))
@@ -185,7 +187,13 @@ static bool begin(struct writer *writer)
     writer->data_version = version;
     cache_clear(txn->cache);
     txn->floor_known = false;
-    return transaction_follow_clock(txn) == STK_OK;
+    if (transaction_follow_clock(txn) != STK_OK || anew_follow(txn, &anew) != STK_OK)
+        return false;
+    if (anew.why != NULL) {
+        writer->data_version = 0; /* it is looked at again, in case this is rolled back */
+        anew_tell(&anew, writer->path, writer->log);
+    }
+    return true;
 }
 
 /* 2. Run one operation, and count its `changes`. False: the transaction cannot go on. */

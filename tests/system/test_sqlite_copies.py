@@ -3,6 +3,7 @@
 one after a reboot. Whichever of them is served, and in whatever order: no token is given out twice
 (P2), and no holder of a token that a copy cannot vouch for writes (P1)."""
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -263,6 +264,44 @@ def test_two_daemons_that_open_a_copy_at_once_begin_anew_once(rig):
     for daemon in daemons:
         served.refuse_all(daemon.client())
     served.grant(daemons[1].client())
+
+
+def put(source, target):
+    """As `.restore` of a sqlite3 shell does it."""
+    with contextlib.closing(sqlite3.connect(source)) as older, contextlib.closing(
+            sqlite3.connect(target, timeout=10)) as file:
+        older.backup(file)
+
+
+def test_older_contents_put_beneath_a_daemon_give_no_token_out_twice(rig):
+    served = Served(rig)
+    client = served.start(rig.store)
+    served.grant(client)  # it is live in the copy
+    copy = rig.folder / "copy.db"
+    put(rig.store, copy)
+    release(client, served.tokens[0])
+    for _ in range(2):
+        put(copy, rig.store)
+        served.refuse_all(client)
+        assert client("LEASES") == []
+        released = served.grant(client)
+        release(client, released)
+    assert served.daemon.stderr().count("put older contents into this file") == 2
+    client.fenced(served.grant(client), "SET", "stock", "1")
+
+
+def test_what_another_daemon_writes_is_not_taken_for_older_contents(rig):
+    daemons = [rig.daemon() for _ in range(2)]
+    clients = [daemon.client() for daemon in daemons]
+    for number in range(20):
+        one, other = clients[number % 2], clients[1 - number % 2]
+        token = one.token("r", LONG_MS, "OWNER", "me")
+        assert other.fenced(token, "SET", "r", "1") == "OK"
+        ends = ("REVOKE", "r") if number % 3 else ("RELEASE", "r", token)
+        assert other(*ends) in (0, token)
+        one.token(f"s:{number}", LONG_MS)
+    for daemon in daemons:
+        assert "older contents" not in daemon.stderr()
 
 
 def test_what_was_presented_for_a_file_counts_for_nothing_in_its_copy(rig):
