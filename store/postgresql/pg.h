@@ -97,6 +97,7 @@ struct pg_params {
     X("jit", "'off'")                                                                              \
     X("plan_cache_mode", "'force_generic_plan'")                                                   \
     X("enable_seqscan", "'off'")                                                                   \
+    X("enable_bitmapscan", "'off'")                                                                \
     X("gin_fuzzy_search_limit", "'0'")                                                             \
     X("default_table_access_method", "'heap'")                                                     \
     X("default_tablespace", "''")                                                                  \

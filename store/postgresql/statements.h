@@ -339,7 +339,8 @@
     X(SQL_LIMITS, "SELECT set_config('statement_timeout', $1::int8::text, true),"                  \
                   " set_config('lock_timeout', '0', true),"                                        \
                   " set_config('plan_cache_mode', 'auto', true),"                                  \
-                  " set_config('enable_seqscan', 'on', true), set_config('role',"                  \
+                  " set_config('enable_seqscan', 'on', true),"                                     \
+                  " set_config('enable_bitmapscan', 'on', true), set_config('role',"               \
                   " CASE $2::int8 WHEN 1 THEN session_user::text ELSE 'none' END, true)")          \
     X(SQL_OPEN, "SELECT stockade.sql_open($1, $2, $3, $4)")                                        \
     X(SQL_FETCH, "SELECT line FROM stockade.sql_fetch(1000, 1048576) AS line")                     \

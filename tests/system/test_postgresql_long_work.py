@@ -183,6 +183,40 @@ def test_a_new_schema_waits_for_an_open_transaction_and_holds_up_nobody_for_long
     assert client.fenced(1, "SET", "r", "1") == "OK"
 
 
+# Lists.
+
+def test_pages_of_a_list_are_read_in_order_and_not_sorted(rig, database):
+    """A plan is made once, on tables that are empty then: one that sorts all that is left for each
+    page needs half a minute for 200,000 leases, and four times that for twice as many."""
+    name = database.name
+    for setting in ("session_preload_libraries = auto_explain", "auto_explain.log_min_duration = 0",
+                    "auto_explain.log_level = log"):
+        database.server.sql(f"ALTER DATABASE {name} SET {setting}")
+    daemon = rig.daemon("--unfenced-writes", "allow", store=database.uri)
+    client = daemon.client()
+    client("HSET", "hash", "f", 1)
+    token = client.token("r", 60000)
+    client.fenced(token, "ID", "once", "SET", "r", "1")
+    for command in ("LEASES",), ("SCAN", 0), ("HSCAN", "hash", 0), ("RECEIPT", "r", token, "once"):
+        client(*command)
+    plans = [text.split("LOG:  ")[0] for text in
+             database.server.log().split("\tQuery Text: ")[1:]]
+    pages = [plan for plan in plans if "ORDER BY" in plan and "LIMIT 1000" in plan]
+    assert len(pages) >= 3, plans
+    assert [plan for plan in pages if "Sort Key" in plan] == []
+
+
+@pytest.mark.slow
+def test_very_many_leases_are_listed_soon(rig, database):
+    client = rig.daemon("--unfenced-writes", "allow", store=database.uri).client()
+    client("SET", "free", "1")
+    fill(database, 200_000)
+    for command in ("LEASES", "MATCH", "none*"), ("SCAN", 0, "MATCH", "none*", "COUNT", 1_000_000):
+        begun = time.monotonic()
+        client(*command, timeout=patience(60))
+        assert Seconds(begun) < patience(10)
+
+
 # FLUSHALL.
 
 ROWS = """
