@@ -81,6 +81,8 @@ enum stk_error anew_open(struct transaction *txn, bool fresh, struct anew *anew)
     signs.unnoted = place.unnoted;
     if (transaction_open_clock(txn, &signs.rebooted) != STK_OK)
         return STK_STORE;
+    /* A snapshot of a file system has files with the same numbers, of the same birth. */
+    signs.other |= place.elsewhere && !place.unnoted && !signs.rebooted;
     anew->why = anew_why(&signs);
     anew->ended = anew_ends_all(&signs) ? 0 : -1;
     if (anew->why != NULL && raise(txn, anew) != STK_OK)

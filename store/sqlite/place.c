@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The note is a row of stockade_meta: which file the main one is, the inode number of its log, and
- * the log's name. */
+/* The note is a row of stockade_meta: which file the main one is, on which file system, the inode
+ * number of its log, and the log's name. */
 #include "store/sqlite/place.h"
 
 #include <fcntl.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include "fence/base/mem.h"
 #include "store/sqlite/names.h"
@@ -66,6 +67,7 @@ bool place_is_sole(const char *path, char *why, size_t why_size)
 struct note {
     bool kept;              /* false: an earlier version has served the file last */
     struct names_file main; /* as noted */
+    uint64_t system;        /* the file system's id; 0: it has none */
     uint64_t log;           /* inode number; 0: there was none yet */
     char *name;             /* of the log; owned; NULL: the note is of no file */
 };
@@ -88,7 +90,8 @@ static bool read_note(sqlite3 *db, struct note *note)
         const char *text = (const char *)sqlite3_column_text(stmt, 0);
         int len = text != NULL ? names_get(text, &note->main) : 0, at = 0;
         note->kept = true;
-        if (len > 0 && sscanf(text + len, "%" SCNu64 " %n", &note->log, &at) == 1 &&
+        if (len > 0 &&
+            sscanf(text + len, "%" SCNu64 " %" SCNu64 " %n", &note->system, &note->log, &at) == 2 &&
             text[len + at] == '/' && strlen(text + len + at) > strlen(SUFFIX))
             note->name = mem_strdup(text + len + at);
     }
@@ -100,6 +103,7 @@ static bool read_note(sqlite3 *db, struct note *note)
 static bool take_note(sqlite3 *db, struct note *note)
 {
     const char *path = sqlite3_db_filename(db, "main");
+    struct statfs system;
     struct stat log;
 
     *note = (struct note){.kept = true};
@@ -109,13 +113,16 @@ static bool take_note(sqlite3 *db, struct note *note)
     strcat(strcpy(note->name, path), SUFFIX);
     if (stat(note->name, &log) == 0)
         note->log = log.st_ino;
+    if (statfs(path, &system) == 0)
+        memcpy(&note->system, &system.f_fsid, sizeof note->system);
     return true;
 }
 
 static bool is_equal(const struct note *a, const struct note *b)
 {
     return a->name != NULL && b->name != NULL && a->main.inode == b->main.inode &&
-           a->main.born_ns == b->main.born_ns && a->log == b->log && strcmp(a->name, b->name) == 0;
+           a->main.born_ns == b->main.born_ns && a->system == b->system && a->log == b->log &&
+           strcmp(a->name, b->name) == 0;
 }
 
 static int put_text(sqlite3 *db, const char *text)
@@ -133,7 +140,8 @@ static int put_note(sqlite3 *db, const struct note *note)
     char file[NAMES_TEXT_SIZE];
 
     names_put(&note->main, file);
-    char *text = sqlite3_mprintf("%s %llu %s", file, (unsigned long long)note->log, note->name);
+    char *text = sqlite3_mprintf("%s %llu %llu %s", file, (unsigned long long)note->system,
+                                 (unsigned long long)note->log, note->name);
     int code = text != NULL ? put_text(db, text) : SQLITE_NOMEM;
     sqlite3_free(text);
     return code;
@@ -211,6 +219,7 @@ int place_look(sqlite3 *db, struct place *place)
         code = sqlite3_errcode(db);
     place->unnoted = !note.kept;
     place->other = note.kept && (note.name == NULL || !names_are_one(&note.main, &now.main));
+    place->elsewhere = note.system != now.system && note.system != 0 && now.system != 0;
     place->differs = !is_equal(&note, &now);
     note_free(&now);
     note_free(&note);

@@ -34,9 +34,11 @@ bool place_has_log(sqlite3 *db, const char *path, char *why, size_t why_size);
 /* What the file says of where it was served last. All false: here, or it is not the operating
  * system's file. */
 struct place {
-    bool unnoted; /* nothing: that was a version before this one */
-    bool other;   /* in another file: this one is a copy, or a backup */
-    bool differs; /* the note is to be made anew */
+    bool unnoted;   /* nothing: that was a version before this one */
+    bool other;     /* in another file: this one is a copy, or a backup */
+    bool elsewhere; /* on another file system, if the machine was not started anew since: some have
+                     * another id after that */
+    bool differs;   /* the note is to be made anew */
 };
 /* The functions below return SQLITE_OK or SQLite's code. */
 int place_look(sqlite3 *db, struct place *place);

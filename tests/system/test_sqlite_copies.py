@@ -137,6 +137,29 @@ def test_a_file_whose_number_is_given_to_the_copy_is_told_from_it(rig):
         shutil.rmtree(folder)
 
 
+def test_a_snapshot_of_a_file_system_is_a_copy(rig):
+    """Its files have the numbers and the births of those that it was made of, and another file
+    system's id. After a reboot that may be the same disk under another name."""
+    served = Served(rig)
+    client = served.start(rig.store, env=rig.booted("first"))
+    served.grant(client)
+    served.stop()
+    note, = query(rig.store, "SELECT value FROM stockade_meta WHERE key = 'log'")[0]
+    file, system, rest = note.split(" ", 2)
+    assert int(system) != 0
+    elsewhere = f"UPDATE stockade_meta SET value = '{file} {int(system) ^ 1} {rest}'" \
+                " WHERE key = 'log'"
+    execute(rig.store, elsewhere)
+    client = served.start(rig.store, env=rig.booted("first"))
+    assert "this file is a copy" in served.daemon.stderr()
+    served.refuse_all(client)
+    token = served.grant(client)
+    served.stop()
+    execute(rig.store, elsewhere)
+    client = served.start(rig.store, env=rig.booted("second"))
+    assert client.fenced(token, "SET", "stock", "1") == "OK"
+
+
 def test_a_backup_that_is_served_without_a_restore_is_a_copy(rig, maintenance):
     served = Served(rig)
     client = served.start(rig.store)
