@@ -342,11 +342,10 @@ PGresult *pg_take(struct pg *pg)
     if (is_good(pg, result))
         return result;
     note_error(pg, result);
-    bool lost = is_of_libpq(pg, result);
     pg->pq.PQclear(result);
     /* Or a user's function has taken our statements away. */
-    if (pg->conn != NULL && (lost || pg->pq.PQstatus(pg->conn) != CONNECTION_OK ||
-                             strcmp(pg->sqlstate, NO_STATEMENT) == 0))
+    if (pg->conn != NULL &&
+        (pg->pq.PQstatus(pg->conn) != CONNECTION_OK || strcmp(pg->sqlstate, NO_STATEMENT) == 0))
         pg_drop(pg);
     return NULL;
 }

@@ -8,6 +8,7 @@
 #include <endian.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
@@ -19,6 +20,8 @@
 enum {
     TIMEOUT_MS = 10 * 60 * 1000, /* a server that does nothing at all for so long */
     PIECE_BYTES = 1 << 16,
+    FIND_OUT_TRIES = 20,
+    FIND_OUT_AGAIN_MS = 250,
 };
 
 /* A stopped move must not hold the daemons up for ever. */
@@ -414,11 +417,49 @@ static bool mark(struct transfer *base, const struct transfer_mark *mark)
     return exec_buf(of(base), &sql);
 }
 
+/* What became of a transaction whose COMMIT has no answer, where that can be asked in time. */
+static bool find_out(struct pg_transfer *transfer, const char *id)
+{
+    static const struct timespec moment = {.tv_nsec = FIND_OUT_AGAIN_MS * 1000000L};
+    struct pg *pg = &transfer->pg;
+    char why[STORE_WHY_MAX], sql[128], status[16];
+
+    text_print(why, sizeof why, "%s", pg->why);
+    text_print(sql, sizeof sql, "SELECT coalesce(pg_xact_status('%s'), '')", id);
+    for (int tries = 0; tries < FIND_OUT_TRIES; tries++) {
+        if (tries > 0)
+            (void)nanosleep(&moment, NULL);
+        PGresult *result = pg_connect(pg) && pg_run(pg, setup) ? query(transfer, sql) : NULL;
+        if (result == NULL)
+            continue;
+        pg_value_text(pg, result, 0, 0, status, sizeof status);
+        pg->pq.PQclear(result);
+        if (strcmp(status, "committed") == 0)
+            return true;
+        if (strcmp(status, "aborted") != 0)
+            continue;
+        text_print(pg->why, sizeof pg->why, "%s", why);
+        return explain(transfer);
+    }
+    text_print(pg->why, sizeof pg->why, "%s; whether it was done could not be found out", why);
+    return explain(transfer);
+}
+
 /* Where it waits for no standby any more, it may be lost. */
 static bool commit(struct transfer *base)
 {
     struct pg_transfer *transfer = of(base);
-    return exec(transfer, "COMMIT") && (!transfer->pg.doubtful || explain(transfer));
+    struct pg *pg = &transfer->pg;
+    char id[32];
+
+    PGresult *result = query(transfer, "SELECT pg_current_xact_id()::text");
+    if (result == NULL)
+        return false;
+    pg_value_text(pg, result, 0, 0, id, sizeof id);
+    pg->pq.PQclear(result);
+    if (exec(transfer, "COMMIT"))
+        return !pg->doubtful || explain(transfer);
+    return pg->sqlstate[0] == '\0' && find_out(transfer, id);
 }
 
 /* Whoever gives up still has something to put right, so nobody is asked any more whether to go on;

@@ -16,7 +16,7 @@ OPERATIONS = (
     "acquire a new name", "acquire", "renew", "release", "revoke", "write under a token", "write",
     "a transaction", "change fields", "read a string", "read fields", "list", "read by SQL",
     "write by SQL", "put a guard", "drop a guard", "list guards", "forget receipts",
-    "forget resources", "remove all", "keep an audit's head")
+    "forget resources", "remove all", "keep an audit's head", "back up", "restore")
 CONNECTING = ("write on a new connection", "read on a new connection")
 
 
@@ -31,7 +31,7 @@ def sweep(database, seconds, **settings):
         env={**settings, **os.environ, "STOCKADE_TEST_POSTGRESQL": database.uri,
              "CMOCKA_MESSAGE_OUTPUT": "stdout"})
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-5000:]
-    assert "[  PASSED  ] 1 test" in done.stdout + done.stderr
+    assert "[  PASSED  ] 2 test" in done.stdout + done.stderr
     print(done.stdout)
 
 

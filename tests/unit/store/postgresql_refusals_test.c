@@ -18,8 +18,9 @@
 #include "tests/unit/store/rig.h"
 
 enum {
-    ANSWER_MS_MAX = 20000, /* of an operation, whatever goes wrong */
-    HEAL_MS = 300,         /* of a fault that lasts */
+    ANSWER_MS_MAX = PG_TIMEOUT_MS - 100, /* of an operation: nobody waits where nothing will come */
+    DONE_MS_MAX = 20000,                 /* until it is done, and of maintenance */
+    HEAL_MS = 300,                       /* of a fault that lasts */
     PLACES_MAX = 4000,
     FAILURES_MAX = 30,
 };
@@ -120,12 +121,14 @@ static enum stk_error count_up(struct store_txn *txn, const char *name)
     enum stk_error error;
     struct resource row;
     struct bytes value;
-    char text[16];
+    char text[16] = "0";
     bool found;
 
     if (failed(find_or_make(txn, name, &row)) || failed(txn_string(txn, &row, &found, &value)))
         return error;
-    int len = snprintf(text, sizeof text, "%lld", found ? strtoll(value.data, NULL, 10) + 1 : 1LL);
+    if (found)
+        snprintf(text, sizeof text, "%.*s", (int)value.len, value.data);
+    int len = snprintf(text, sizeof text, "%d", atoi(text) + 1);
     return txn_string_put(txn, &row, (struct bytes){text, (size_t)len});
 }
 
@@ -519,11 +522,11 @@ static void ask(struct sweep *sweep, struct asked *asked, bool heals)
 /* Nothing goes wrong: by and by, also after what went wrong before. */
 static void ask_until_done(struct sweep *sweep, struct asked *asked)
 {
-    struct deadline deadline = deadline_in(ANSWER_MS_MAX);
+    struct deadline deadline = deadline_in(DONE_MS_MAX);
 
     do {
         ask(sweep, asked, false);
-        if (deadline_spent_ms(&deadline) > ANSWER_MS_MAX)
+        if (deadline_spent_ms(&deadline) > DONE_MS_MAX)
             print_error("%s: %s refused: %s\n", sweep->what, asked->operation->name, asked->why);
         deadline_keep(&deadline);
     } while (asked->rig.base.error == STK_STORE);
@@ -712,17 +715,100 @@ TEST_WITH(rig_postgresql, rig_end, struct rig *rig,
           whatever_call_goes_wrong_an_operation_is_done_once_or_refused_and_not_done)
 {
     const char *only = getenv("ONLY");
-    bool any = false;
     struct sweep sweep;
 
     sweep_begin(&sweep, rig);
     for (size_t i = 0; i < COUNT(operations) && only != NULL; i++)
-        if (strcmp(only, operations[i].name) == 0) {
+        if (strcmp(only, operations[i].name) == 0)
             sweep_one(&sweep, &operations[i], number_of("EVERY", 1));
-            any = true;
-        }
-    assert_true(any == (only != NULL));
     if (only == NULL)
         sweep_some(&sweep, number_of("RUNS", 60));
+    sweep_end(&sweep);
+}
+
+/* Maintenance, while the store is open. */
+
+struct upkeep {
+    const char *name;
+    bool (*run)(struct sweep *sweep, const char *file, char *why, size_t why_size);
+    bool changes; /* the store: what is there is then what was in the backup */
+};
+
+static bool back_up(struct sweep *sweep, const char *file, char *why, size_t why_size)
+{
+    struct backup_call call = {.store = sweep->rig->path, .file = file, .replace = true};
+    return store_postgresql_backup(&call, why, why_size);
+}
+
+static bool restore(struct sweep *sweep, const char *file, char *why, size_t why_size)
+{
+    struct restore_call call = {.store = sweep->rig->path, .file = file};
+    return store_postgresql_restore(&call, why, why_size);
+}
+
+static const struct upkeep upkeeps[] = {{"back up", back_up, false}, {"restore", restore, true}};
+
+/* How often it was written to: once before the backup, twice now. */
+static void expect_count(struct sweep *sweep, const char *what, bool restored)
+{
+    char count[16];
+
+    inspect(sweep, "SELECT convert_from(value, 'UTF8') FROM stockade.resource WHERE name = 'kept'",
+            count, sizeof count);
+    if (strcmp(count, restored ? "1" : "2") != 0)
+        complain(sweep, "%s: %s, and has %s\n", what, restored ? "done" : "refused", count);
+}
+
+static bool strike_upkeep(struct sweep *sweep, const struct upkeep *upkeep, const char *file,
+                          enum libpq_fault fault, int n)
+{
+    static const struct operation kept = {.name = "keep", .run = write_plainly};
+    struct run run = {.name = "kept"};
+    struct asked asked = {.operation = &kept, .run = &run};
+    char why[MAINTENANCE_WHY_MAX] = "";
+    struct deadline deadline = deadline_in(DONE_MS_MAX);
+
+    do_sql(sweep, "UPDATE stockade.resource SET value = '1' WHERE name = 'kept'");
+    ask_until_done(sweep, &asked);
+    snprintf(sweep->what, sizeof sweep->what, "%s, call %d: %s", upkeep->name, n,
+             libpq_fault_words(fault));
+    fault_libpq_set(fault, n, false);
+    bool done = upkeep->run(sweep, file, why, sizeof why);
+    bool sprung = fault_libpq_clear();
+    deadline_keep(&deadline);
+    if (!done && why[0] == '\0')
+        complain(sweep, "%s: nothing says why\n", sweep->what);
+    if (fault != LIBPQ_UNCONFIRMED)
+        expect_count(sweep, sweep->what, done && upkeep->changes);
+    expect_no_results(sweep->what);
+    expect_good(sweep);
+    sweep->runs++;
+    return sprung;
+}
+
+TEST_WITH(rig_postgresql, rig_end, struct rig *rig,
+          whatever_call_goes_wrong_a_backup_and_a_restore_are_done_or_not_as_they_say)
+{
+    const char *only = getenv("ONLY");
+    char file[128], why[MAINTENANCE_WHY_MAX];
+    struct sweep sweep;
+
+    sweep_begin(&sweep, rig);
+    snprintf(file, sizeof file, "%s/backup.db", rig->folder);
+    for (size_t i = 0; i < COUNT(upkeeps); i++) {
+        const struct upkeep *upkeep = &upkeeps[i];
+        struct run run = {.name = "kept"};
+        struct asked asked = {.operation = &operations[6], .run = &run};
+        int every = only != NULL && strcmp(only, upkeep->name) == 0 ? number_of("EVERY", 1)
+                    : only == NULL                                  ? 100
+                                                                    : 0;
+        ask_until_done(&sweep, &asked);
+        do_sql(&sweep, "UPDATE stockade.resource SET value = '1' WHERE name = 'kept'");
+        assert_true(back_up(&sweep, file, why, sizeof why));
+        for (int fault = 0; fault < LIBPQ_FAULTS_COUNT && every > 0; fault++)
+            for (int n = 1 + draw(&sweep, every); n < PLACES_MAX; n += every)
+                if (!strike_upkeep(&sweep, upkeep, file, (enum libpq_fault)fault, n))
+                    break;
+    }
     sweep_end(&sweep);
 }
