@@ -670,6 +670,7 @@ def test_what_is_no_store_is_told_in_one_line(rig, ops, postgres, database, uri)
     daemon.client()("GET", "k")
     daemon.stop()
     ops.do("backup", backup, store=uri)
+    rig.daemon(store=sqlite(rig, "served.db")).stop()  # a backup is a copy, which does not move
     for store, said in ((foreign.uri, "a schema `stockade` that is not Stockade's"),
                         (newer.uri, "schema version 99, newer than this program's"),
                         ("postgresql://shop:secret@127.0.0.1:1/x", "Connection refused"),
@@ -677,7 +678,7 @@ def test_what_is_no_store_is_told_in_one_line(rig, ops, postgres, database, uri)
         for command in (("check",), ("backup", rig.folder / "new.db"), ("restore", backup)):
             ops.refuse(*command, store=store, said=re.escape(said))
         ops.no_move(store, sqlite(rig), re.escape(said))
-        ops.no_move(sqlite(rig, "backup.db"), store, re.escape(said))
+        ops.no_move(sqlite(rig, "served.db"), store, re.escape(said))
     database.sql("DELETE FROM stockade.meta")
     ops.refuse("check", store=database.uri, said="the store is damaged: stockade.meta is empty")
     for command in (("check",), ("backup", rig.folder / "new.db")):
