@@ -8,10 +8,7 @@
 #include "store/postgresql/statements.h"
 #include "store/transfer.h"
 
-enum {
-    CORRECTIONS_MAX = 5,
-    PG_ANEW_TIMEOUT_MS = 120000, /* of a trip that looks at all rows */
-};
+enum { CORRECTIONS_MAX = 5 };
 
 /* An old primary that does not know of its successor has an older timeline. */
 static bool is_newest(struct pg_txn *txn, int64_t system, int64_t timeline)
@@ -219,7 +216,7 @@ static bool begin_anew_in_time(struct pg_txn *txn, struct pg_anew *anew)
     char why[STORE_WHY_MAX];
 
     log_info(txn->shared->log, "store: %s: finding out how far tokens have come", anew->why);
-    pg->timeout_ms = PG_ANEW_TIMEOUT_MS;
+    pg->timeout_ms = PG_LONG_TIMEOUT_MS;
     bool begun = begin_anew(txn, anew);
     pg->timeout_ms = PG_TIMEOUT_MS;
     if (!begun) {

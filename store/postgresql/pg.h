@@ -27,6 +27,8 @@
 /* Of the connections of backup, restore and move; not "stockade ...", as daemons are called. */
 #define PG_MAINTENANCE_NAME "stockade-maintenance"
 #define PG_TIMEOUT_MS       5000 /* of a trip: nobody waits longer for a server that is silent */
+/* Of one that looks at all rows of a table: to begin a store anew, to guard a table. */
+#define PG_LONG_TIMEOUT_MS (120 * 1000)
 
 /* What became of a transaction says COMMIT's own result, or, without one, the end of the trip.
  * Whatever is behind COMMIT in the trip may fail for reasons of its own. */

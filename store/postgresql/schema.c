@@ -67,6 +67,18 @@ static int64_t recognise(struct pg *pg)
     return is > VERSION ? -1 : is;
 }
 
+void pg_schema_holder(struct pg *pg, char holder[PG_HOLDER_MAX])
+{
+    holder[0] = '\0';
+    pg_send_text(pg, PG_SCHEMA_HOLDER);
+    pg_sync(pg);
+    PGresult *result = pg_take(pg);
+    if (pg->pq.PQntuples(result) > 0)
+        pg_value_text(pg, result, 0, 0, holder, PG_HOLDER_MAX);
+    pg->pq.PQclear(result);
+    (void)pg_end(pg);
+}
+
 static bool take_steps(struct pg *pg, int64_t version)
 {
     char set[80];
@@ -85,17 +97,12 @@ static bool take_steps(struct pg *pg, int64_t version)
  * try one does so in a second: this is under the lock. */
 static void stand_back(struct pg *pg)
 {
-    char holder[PG_HOLDER_MAX] = "";
+    char holder[PG_HOLDER_MAX];
 
     if (!pg_run(pg, "ROLLBACK TO stockade_steps"))
         return;
-    pg_send_text(pg, PG_SCHEMA_HOLDER);
-    pg_sync(pg);
-    PGresult *result = pg_take(pg);
-    if (pg->pq.PQntuples(result) > 0)
-        pg_value_text(pg, result, 0, 0, holder, sizeof holder);
-    pg->pq.PQclear(result);
-    if (pg_end(pg))
+    pg_schema_holder(pg, holder);
+    if (pg->conn != NULL)
         (void)pg_run(pg, "SELECT pg_sleep(0.8)");
     text_print(pg->why, sizeof pg->why,
                "the schema comes to version %d once no older transaction is open on it%s%s",

@@ -83,6 +83,9 @@ bool pg_schema_session(struct pg *pg, int64_t *session);
     "SELECT what, remedy FROM (" PG_SCHEMA_CHANGES ") AS c(what, remedy, harms) WHERE harms "      \
     "LIMIT 1"
 
+/* Who has had a transaction open on Stockade's objects for longest, besides this connection. Empty:
+ * nobody, or the server has failed. */
+void pg_schema_holder(struct pg *pg, char holder[PG_HOLDER_MAX]);
 /* Is there none that harms? False: pg->why says what it is, or the server has failed. */
 bool pg_schema_is_ours(struct pg *pg);
 

@@ -28,6 +28,11 @@
 #define PG_HOLDER_COLUMNS                                                                          \
     "SELECT coalesce(a.pid, 0)::int8, " PG_HOLDER_STATE ", " PG_HOLDER_OURS ", " PG_HOLDER_STANDS  \
     "," PG_HOLDER_TEXT
+/* Whose lock `l` it is, where it is a prepared transaction's: that has no process. */
+#define PG_OF_PREPARED                                                                             \
+    " LEFT JOIN pg_prepared_xacts p ON l.pid IS NULL AND EXISTS(SELECT FROM pg_locks t"            \
+    " WHERE t.pid IS NULL AND t.virtualtransaction = l.virtualtransaction"                         \
+    " AND t.transactionid = p.transaction)"
 /* Who keeps others out of stockade.meta, or has been in it for long, where one wants to be alone:
  * its number, its state's, does it stand still in a COPY of ours, how far has that come, and a text
  * for people. */
@@ -37,8 +42,7 @@
     " AND c.pid IS NOT NULL, false) AND " PG_HOLDER_STANDS                                         \
     ", coalesce(c.bytes_processed + c.tuples_processed, -1)::int8," PG_HOLDER_TEXT                 \
     " FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid"                               \
-    " LEFT JOIN pg_stat_progress_copy c ON c.pid = l.pid"                                          \
-    " LEFT JOIN pg_prepared_xacts p ON l.virtualtransaction = '-1/' || p.transaction"              \
+    " LEFT JOIN pg_stat_progress_copy c ON c.pid = l.pid" PG_OF_PREPARED                           \
     " WHERE l.granted AND l.relation = 'stockade.meta'::regclass"                                  \
     " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"           \
     " AND l.pid IS DISTINCT FROM pg_backend_pid()"                                                 \
@@ -48,8 +52,8 @@
 
 /* Who has had a transaction open on Stockade's objects for longest. */
 #define PG_SCHEMA_HOLDER                                                                           \
-    "SELECT" PG_HOLDER_TEXT " FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid"       \
-    " LEFT JOIN pg_prepared_xacts p ON l.virtualtransaction = '-1/' || p.transaction"              \
+    "SELECT" PG_HOLDER_TEXT                                                                        \
+    " FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid" PG_OF_PREPARED                \
     " WHERE l.granted AND l.pid IS DISTINCT FROM pg_backend_pid()"                                 \
     " AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"           \
     " AND l.relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'stockade'::regnamespace)"  \

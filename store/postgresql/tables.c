@@ -429,7 +429,9 @@ static enum stk_error change_guard(struct pg_txn *txn, enum pg_statement stateme
 {
     if (!pg_may_use_tables(txn))
         return STK_STORE;
+    txn->pg.timeout_ms = PG_LONG_TIMEOUT_MS; /* it looks for keys that cannot be guarded */
     PGresult *result = query(txn, statement, params);
+    txn->pg.timeout_ms = PG_TIMEOUT_MS;
     if (result == NULL)
         return STK_STORE;
     bool refused = !txn->pg.pq.PQgetisnull(result, 0, 0);

@@ -13,6 +13,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "fence/base/uri.h"
+#include "store/postgresql/kept_out.h"
 #include "store/postgresql/pg.h"
 #include "store/postgresql/schema.h"
 #include "store/postgresql/statements.h"
@@ -76,11 +77,21 @@ static struct pg_transfer *of(struct transfer *transfer)
 
 static bool explain(struct pg_transfer *transfer)
 {
-    bool locked = strcmp(transfer->pg.sqlstate, "55P03") == 0;
+    struct transfer *base = &transfer->base;
+    struct pg *pg = &transfer->pg;
+    char holder[PG_HOLDER_MAX];
 
-    text_print(transfer->base.why, sizeof transfer->base.why, "%s: %s", transfer->base.label,
-               locked ? "another transaction has had a lock on the store for 10 s"
-                      : transfer->pg.why);
+    if (pg->conn == NULL || !kept_out_is_why(pg)) {
+        text_print(base->why, sizeof base->why, "%s: %s", base->label, pg->why);
+        return false;
+    }
+    if (pg_run(pg, "ROLLBACK")) /* nothing can be asked in a transaction that has failed */
+        pg_schema_holder(pg, holder);
+    else
+        holder[0] = '\0';
+    text_print(base->why, sizeof base->why,
+               "%s: another transaction has had a lock on the store for 10 s%s%s", base->label,
+               holder[0] != '\0' ? ": " : "", holder);
     return false;
 }
 

@@ -141,6 +141,18 @@ def test_maintenance_that_stands_still_keeps_nobody_out_for_ever(rig, ops, datab
     assert client("GET", "r1") == b"2" and client("STRLEN", "r2") == 4_000_000
 
 
+@pytest.mark.slow
+def test_whom_a_restore_waits_for_in_vain_is_told(rig, ops, database):
+    client = rig.daemon(store=database.uri).client()
+    token = client.token("held", 60000)
+    ops.do("backup", ops.copy, store=database.uri)
+    prepare(database.server, database.name, "held", token)
+    ops.refuse("restore", ops.copy, store=database.uri,
+               said="lock on the store for 10 s: prepared transaction nightly, user postgres .COMMIT")
+    database.sql("ROLLBACK PREPARED 'nightly'", user=SUPERUSER)
+    ops.do("restore", ops.copy, store=database.uri)
+
+
 # A new version of the schema.
 
 PRESENT = "SELECT stockade.present('r', 1::int8)"
@@ -181,6 +193,22 @@ def test_a_new_schema_waits_for_an_open_transaction_and_holds_up_nobody_for_long
     wait_until(lambda: answers(client, "GET", "r"), "it goes on", 15)
     assert database.sql("SELECT version > 3 FROM stockade.meta") == [(True,)]
     assert client.fenced(1, "SET", "r", "1") == "OK"
+
+
+# A guard on a large table.
+
+@pytest.mark.slow
+def test_a_guard_may_take_longer_than_other_commands(rig, database):
+    """It looks at all rows of its table."""
+    relay = rig.relay(("127.0.0.1", database.server.port))
+    client = rig.daemon(store=database.uri_at(relay.address)).client()
+    client("SQL", "CREATE TABLE large(k text, v text)")
+    relay.hold("down", b"guard_try\0")
+    client.send("GUARD", "CREATE", "large", "k", "large:")
+    begun = time.monotonic()
+    wait_until(lambda: relay.kept("down") and time.monotonic() - begun > 6, "a command's limit", 20)
+    relay.let("down")
+    assert client.read(timeout=patience(15)) == "OK"
 
 
 # Lists.
