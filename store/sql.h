@@ -73,9 +73,10 @@ struct claim {
 enum stk_error txn_guard_create(struct store_txn *txn, struct bytes table, struct bytes column,
                                 struct bytes prefix, char why[SQL_WHY_MAX]);
 enum stk_error txn_guard_drop(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX]);
-/* Call `each` for every guard; `broken`: its triggers are not as they were made. */
+/* Call `each` for every guard; `flaw` says in words how it is not as it was made, or no longer on
+ * what it was put on; empty: it is whole. */
 typedef void (*txn_each_guard)(void *context, struct bytes table, struct bytes column,
-                               struct bytes prefix, bool broken);
+                               struct bytes prefix, struct bytes flaw);
 enum stk_error txn_guards(struct store_txn *txn, txn_each_guard each, void *context);
 
 #endif

@@ -73,6 +73,11 @@ static int change(struct answer *answer, const struct settings *settings)
 
 static const char *const names[COLUMNS] = {"table", "column", "prefix", "state"};
 
+static bool is_broken(const stk_reply *guard)
+{
+    return bytes_equal(answer_entry_text(guard, "state"), bytes_of("broken"));
+}
+
 static void list_json(struct buf *out, const stk_reply *guards)
 {
     for (size_t i = 0; i < stk_reply_count(guards); i++) {
@@ -81,6 +86,9 @@ static void list_json(struct buf *out, const stk_reply *guards)
             answer_text(out, column == 0 ? "{" : ", ", names[column],
                         answer_entry_text(stk_reply_at(guards, i), names[column]));
         }
+        if (is_broken(stk_reply_at(guards, i)))
+            answer_text(out, ", ", "problem",
+                        answer_entry_text(stk_reply_at(guards, i), "problem"));
         buf_append_text(out, "}");
     }
     buf_append_text(out, stk_reply_count(guards) == 0 ? "[]\n" : "\n]\n");
@@ -104,6 +112,12 @@ static void list_table_print(const stk_reply *guards)
     term_open(&term);
     if (count > 0) {
         term_table(&term, all, count + 1, COLUMNS);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const stk_reply *guard = stk_reply_at(guards, i);
+        struct bytes problem = answer_entry_text(guard, "problem");
+        if (is_broken(guard) && problem.len > 0)
+            term_line(&term, "%s: %.*s", all[(i + 1) * COLUMNS], (int)problem.len, problem.data);
     }
     free(texts);
     free(all);

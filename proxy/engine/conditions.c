@@ -140,6 +140,15 @@ static bool snapshot_is_old(struct engine *engine, struct trouble *trouble)
     return stats.oldest_snapshot_s > SNAPSHOT_OLD_S || stats.log_bytes > LOG_LARGE_BYTES;
 }
 
+static bool guard_is_broken(struct engine *engine, struct trouble *trouble)
+{
+    const struct store_stats stats = store_stats(engine->options.store);
+
+    SAY(trouble, "a guard is not as it was made, or not where it was put: GUARD LIST");
+    BECAUSE(trouble, stats.guard);
+    return stats.guard[0] != '\0';
+}
+
 static bool log_is_lost(struct engine *engine, struct trouble *trouble)
 {
     SAY(trouble, "lines of the log could not be written");
@@ -192,6 +201,7 @@ const struct condition conditions[] = {
     {"long_wait", false, line_stands},
     {"releases_owed", false, releases_are_owed},
     {"snapshot_old", false, snapshot_is_old},
+    {"guard_broken", false, guard_is_broken},
     {"log_lost", false, log_is_lost},
 };
 const size_t conditions_count = sizeof conditions / sizeof *conditions;

@@ -60,7 +60,8 @@ struct statement {
     struct sql_value *values;
     int64_t changed; /* -1: it gives rows */
     int64_t rows;
-    bool ended; /* the last row was handed out */
+    bool ended;              /* the last row was handed out */
+    struct buf trees, names; /* which tables are guarded before a definition; owned */
 };
 
 static bool is(const struct statement *at, const char *how)
@@ -368,8 +369,12 @@ static void send_settings(struct statement *at)
 {
     pg_send(&at->txn->pg, PG_SQL_RESET, NULL);
     pg_send(&at->txn->pg, PG_SQL_SETTLE, NULL);
-    if (is(at, DEFINE))
-        pg_send(&at->txn->pg, PG_SQL_GUARDED, NULL);
+    if (is(at, DEFINE)) {
+        struct pg_params params = {.count = 0};
+        pg_param_bytes(&params, buf_bytes(&at->trees));
+        pg_param_bytes(&params, buf_bytes(&at->names));
+        pg_send(&at->txn->pg, PG_SQL_GUARDED, &params);
+    }
     if (at->read_only)
         pg_send(&at->txn->pg, PG_SQL_READS_END, NULL);
 }
@@ -504,6 +509,22 @@ static bool take_rows(struct statement *at)
     return more;
 }
 
+/* Which tables are guarded? One that it drops, or takes from its parent, is not afterwards. */
+static bool note_guarded(struct statement *at)
+{
+    struct pg *pg = &at->txn->pg;
+
+    pg_send(pg, PG_SQL_TREES, NULL);
+    pg_sync(pg);
+    PGresult *result = pg_take(pg);
+    if (result != NULL) {
+        buf_append_bytes(&at->trees, pg_value_bytes(pg, result, 0, 0));
+        buf_append_bytes(&at->names, pg_value_bytes(pg, result, 0, 1));
+    }
+    pg->pq.PQclear(result);
+    return pg_end(pg);
+}
+
 /* Has a definition laid hands on a guarded table? */
 static enum stk_error take_guarded(struct statement *at)
 {
@@ -584,6 +605,8 @@ static enum stk_error run(struct statement *at)
     at->read_only = txn->kind == PG_ALONE && at->call->right == SQL_MAY_READ;
     txn->wrote |= txn->kind == PG_ALONE && !at->read_only;
     txn->soiled = true;
+    if (is(at, DEFINE) && !note_guarded(at))
+        return pg_stop(txn, PG_FAILED);
     for (bool first = true; error == STK_OK && !at->ended; first = false)
         error = take_page(at, first);
     if (error == STK_OK)
@@ -614,6 +637,8 @@ enum stk_error pg_sql(struct store_txn *base, struct sql_call *call)
     error = run(&at);
     free(at.types);
     free(at.values);
+    buf_free(&at.trees);
+    buf_free(&at.names);
     return error;
 }
 

@@ -331,8 +331,13 @@
     /* NULL, or why not. */                                                                        \
     X(GUARD_CREATE, "SELECT stockade.guard_try($1, $2, $3)")                                       \
     X(GUARD_DROP, "SELECT stockade.guard_try($1, NULL, NULL)")                                     \
-    X(GUARDS, "SELECT name, key, prefix, id IN (SELECT id FROM stockade.guard_flaws())"            \
-              " FROM stockade.guard ORDER BY name")                                                \
+    /* By the name by which GUARD DROP finds it. */                                                \
+    X(GUARDS, "SELECT coalesce(stockade.table_name(relation), name), key, prefix,"                 \
+              " coalesce((SELECT string_agg(problem, '; ') FROM stockade.guard_flaws() f"          \
+              " WHERE f.id = g.id), '') FROM stockade.guard g ORDER BY 1, id")                     \
+    X(GUARD_BROKEN, "SELECT format('the guard of table %s is broken: %s', name, problem)"          \
+                    " FROM stockade.guard g JOIN stockade.guard_flaws() f USING (id)"              \
+                    " ORDER BY id, kind LIMIT 1")                                                  \
     /* Users' SQL (sql.c). What a statement has set counts for nothing after it. */                \
     X(SQL_READS, "SAVEPOINT stockade_reads")                                                       \
     X(SQL_READ_ONLY, "SET LOCAL transaction_read_only = on")                                       \
@@ -350,11 +355,16 @@
     X(SQL_FETCH, "SELECT line FROM stockade.sql_fetch(1000, 1048576) AS line")                     \
     X(SQL_RESET, "RESET ALL")                                                                      \
     X(SQL_SETTLE, "SELECT " PG_SETTINGS)                                                           \
-    /* What a definition has taken hold of, though it is guarded. */                               \
-    X(SQL_GUARDED, "SELECT name FROM stockade.guard g WHERE EXISTS(SELECT FROM pg_locks"           \
-                   " WHERE pid = pg_backend_pid() AND relation IN (SELECT relation FROM"           \
-                   " stockade.tree(g.relation)) AND mode IN ('AccessExclusiveLock',"               \
-                   " 'ShareRowExclusiveLock'))")                                                   \
+    /* What a definition has taken hold of, though it is guarded, or was before it. */             \
+    X(SQL_TREES, "SELECT coalesce(array_agg(t.relation::oid), '{}')::text,"                        \
+                 " coalesce(array_agg(g.name), '{}')::text"                                        \
+                 " FROM stockade.guard g, stockade.tree(g.relation) t")                            \
+    X(SQL_GUARDED, "SELECT name FROM (SELECT t.relation::oid, g.name FROM stockade.guard g,"       \
+                   " stockade.tree(g.relation) t UNION ALL"                                        \
+                   " SELECT * FROM unnest($1::text::oid[], $2::text::text[])) AS of(relation, "    \
+                   "name) WHERE relation IN (SELECT relation FROM pg_locks"                        \
+                   " WHERE pid = pg_backend_pid() AND mode IN ('AccessExclusiveLock',"             \
+                   " 'ShareRowExclusiveLock')) LIMIT 1")                                           \
     X(SQL_UNLOCK, "SELECT pg_advisory_unlock_all()")                                               \
     X(SQL_FORGET, "DISCARD SEQUENCES") /* lastval() */                                             \
     X(SQL_UNLISTEN, "UNLISTEN *")                                                                  \

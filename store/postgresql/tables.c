@@ -473,7 +473,7 @@ enum stk_error pg_guards(struct store_txn *base, txn_each_guard each, void *cont
     for (int i = 0; i < txn->pg.pq.PQntuples(result); i++)
         each(context, pg_value_bytes(&txn->pg, result, i, 0),
              pg_value_bytes(&txn->pg, result, i, 1), pg_value_bytes(&txn->pg, result, i, 2),
-             pg_value_bool(&txn->pg, result, i, 3));
+             pg_value_bytes(&txn->pg, result, i, 3));
     txn->pg.pq.PQclear(result);
     return STK_OK;
 }

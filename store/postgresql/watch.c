@@ -17,6 +17,7 @@ enum {
     LOOK_MS = 100,  /* while operations wait for rows */
     AGAIN_MS = 250, /* where the database is away */
     CHORES_MS = 10 * 1000,
+    GUARDS_MS = 3 * 1000,
     NAMES_BYTES_MAX = 256 * 1024, /* of each list; waiters also look once a second */
 };
 
@@ -252,6 +253,39 @@ static bool look_at_tables(struct pg_watch *watch)
     return true;
 }
 
+/* Whoever owns a guarded table may rename it, or take the guard off: that is told at once. */
+static bool look_at_guards(struct pg_watch *watch)
+{
+    struct pg *pg = &watch->reach.txn.pg;
+    int64_t now_ms = clock_now_ms(&clock_monotonic);
+    char guard[STORE_WHY_MAX] = "";
+    struct list none;
+
+    if (now_ms < watch->guards_ms)
+        return true;
+    watch->guards_ms = now_ms + GUARDS_MS;
+    pg_send(pg, PG_GUARD_BROKEN, NULL);
+    pg_sync(pg);
+    PGresult *result = pg_take(pg);
+    if (result != NULL && pg->pq.PQntuples(result) > 0)
+        pg_value_text(pg, result, 0, 0, guard, sizeof guard);
+    pg->pq.PQclear(result);
+    if (!pg_end(pg))
+        return false;
+    if (strcmp(guard, watch->guard) == 0)
+        return true;
+    if (guard[0] != '\0')
+        log_error(watch->log, "store %s: %s", pg->name, guard);
+    else
+        log_info(watch->log, "store %s: the guards are whole again", pg->name);
+    memcpy(watch->guard, guard, sizeof guard);
+    list_init(&none);
+    struct store_stats *stats = finished_add(watch->finished, &none);
+    memcpy(stats->guard, guard, sizeof guard);
+    finished_close(watch->finished, true);
+    return true;
+}
+
 static bool is_stopping(struct pg_watch *watch)
 {
     pthread_mutex_lock(&watch->lock);
@@ -282,7 +316,8 @@ static void *watch_main(void *context)
         if (pg->conn == NULL)
             watch->listening = false;
         bool good = reach_ready(&watch->reach) && (watch->listening || listen_for(watch)) &&
-                    notify(watch) && look_at_blockers(watch) && look_at_tables(watch);
+                    notify(watch) && look_at_blockers(watch) && look_at_tables(watch) &&
+                    look_at_guards(watch);
         int64_t now_ms = clock_now_ms(&clock_monotonic);
         if (good && now_ms >= watch->chores_ms) {
             watch->chores_ms = now_ms + CHORES_MS;

@@ -28,12 +28,14 @@ struct pg_watch {
     /* The thread's. */
     struct reach reach;
     bool listening;
-    bool blocked;           /* operations wait for rows */
-    int64_t look_ms;        /* when they are looked at next, */
-    int64_t chores_ms;      /* and the chores done */
-    int64_t tables_ms;      /* when they are looked at again */
-    int64_t snapshot;       /* the oldest one's transaction id, */
-    int64_t snapshot_at_ms; /* since when it is the oldest */
+    bool blocked;              /* operations wait for rows */
+    int64_t look_ms;           /* when they are looked at next, */
+    int64_t chores_ms;         /* and the chores done */
+    int64_t tables_ms;         /* when they are looked at again, */
+    int64_t guards_ms;         /* and the guards */
+    char guard[STORE_WHY_MAX]; /* which of them was broken, in words; empty: none */
+    int64_t snapshot;          /* the oldest one's transaction id, */
+    int64_t snapshot_at_ms;    /* since when it is the oldest */
 
     struct blockers blockers; /* has a lock of its own */
 

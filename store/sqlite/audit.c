@@ -238,23 +238,17 @@ static void check_schema(struct audit *audit)
         report_failure(audit, "the schema");
 }
 
-struct guard_count {
-    struct audit *audit;
-    const struct guards *guards;
-};
-
 static void judge_guard(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                        bool broken)
+                        struct bytes flaw)
 {
-    const struct guard_count *count = context;
-    const char *flaw = broken ? guards_flaw(count->guards, table.data) : NULL;
+    struct audit *audit = context;
 
     (void)column;
     (void)prefix;
-    count->audit->call->guards++;
-    if (broken)
-        finding_report(count->audit->call, "guard", "table %.*s: %s", (int)table.len, table.data,
-                       flaw != NULL ? flaw : "broken");
+    audit->call->guards++;
+    if (flaw.len > 0)
+        finding_report(audit->call, "guard", "table %.*s: %.*s", (int)table.len, table.data,
+                       (int)flaw.len, flaw.data);
 }
 
 static void check_guards(struct audit *audit)
@@ -265,8 +259,7 @@ static void check_guards(struct audit *audit)
         return;
     if (operations_init(&txn, audit->db, NULL, NULL) &&
         guards_open(&txn, audit->call->store, NULL) && guards_check(&txn, GUARDS_OWN) == STK_OK) {
-        struct guard_count count = {audit, txn.guards};
-        (void)guards_each(&txn.base, judge_guard, &count);
+        (void)guards_each(&txn.base, judge_guard, audit);
     } else {
         report_failure(audit, "the guards");
     }

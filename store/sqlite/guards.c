@@ -213,8 +213,12 @@ static bool check_part(sqlite3_stmt *stmt, struct watched *watched, const struct
     } else {
         const char *table = (const char *)sqlite3_column_text(stmt, 0);
         const char *sql = (const char *)sqlite3_column_text(stmt, 1);
-        if (table == NULL || sqlite3_stricmp(table, watched->guard.table) != 0 || sql == NULL ||
-            strcmp(sql, part->sql) != 0)
+        if (table != NULL && sqlite3_stricmp(table, watched->guard.table) != 0)
+            sqlite3_snprintf(FLAW_MAX, watched->flaw,
+                             "its %s %s is on table %.48s: that is what was guarded, and is called "
+                             "so now",
+                             part->type, part->name, table);
+        else if (table == NULL || sql == NULL || strcmp(sql, part->sql) != 0)
             sqlite3_snprintf(FLAW_MAX, watched->flaw, "its %s %s was altered", part->type,
                              part->name);
     }
@@ -370,6 +374,16 @@ const char *guards_flaw(const struct guards *guards, const char *table)
     return watched != NULL && watched->flaw[0] != '\0' ? watched->flaw : NULL;
 }
 
+const char *guards_first_flaw(const struct guards *guards, const char **table)
+{
+    for (size_t i = 0; guards != NULL && i < guards->count; i++)
+        if (guards->list[i].flaw[0] != '\0') {
+            *table = guards->list[i].guard.table;
+            return guards->list[i].flaw;
+        }
+    return NULL;
+}
+
 enum stk_error guards_each(struct store_txn *base, txn_each_guard each, void *context)
 {
     const struct guards *guards = transaction_of(base)->guards;
@@ -377,7 +391,7 @@ enum stk_error guards_each(struct store_txn *base, txn_each_guard each, void *co
     for (size_t i = 0; guards != NULL && i < guards->count; i++) {
         const struct watched *watched = &guards->list[i];
         each(context, bytes_of(watched->guard.table), bytes_of(watched->guard.column),
-             bytes_of(watched->guard.prefix), watched->flaw[0] != '\0');
+             bytes_of(watched->guard.prefix), bytes_of(watched->flaw));
     }
     return STK_OK;
 }

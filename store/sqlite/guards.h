@@ -42,6 +42,8 @@ const char *guards_harm(const struct guards *guards);
 bool guards_has(const struct guards *guards, const char *table);
 /* Say in some words why it is broken; the text lives until the next check. NULL: it is not. */
 const char *guards_flaw(const struct guards *guards, const char *table);
+/* The same of the first one that is broken, and its table. */
+const char *guards_first_flaw(const struct guards *guards, const char **table);
 
 /* The primitives of sql.h that end in the same words, with their contracts. Creating the same guard
  * again restores one that is broken. */

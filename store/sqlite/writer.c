@@ -346,6 +346,17 @@ static void save(struct writer *writer, struct list *batch, bool lost)
     }
 }
 
+static void tell_guards(const struct guards *guards, struct store_stats *stats)
+{
+    const char *table, *flaw = guards_first_flaw(guards, &table);
+
+    if (flaw != NULL)
+        text_print(stats->guard, sizeof stats->guard, "the guard of table %s is broken: %s", table,
+                   flaw);
+    else
+        stats->guard[0] = '\0';
+}
+
 /* 4. Hand the batch back. */
 static void hand_back(struct writer *writer, struct list *batch, size_t count, bool inlined)
 {
@@ -356,6 +367,7 @@ static void hand_back(struct writer *writer, struct list *batch, size_t count, b
         stats->state = fails ? STORE_FAILING : STORE_FINE;
         snprintf(stats->why, sizeof stats->why, "%s", fails ? writer->txn.reason : "");
     }
+    tell_guards(writer->txn.guards, stats);
     stats->commits = writer->commits;
     stats->failed_commits = writer->failed_commits;
     stats->foreign_commits = writer->foreign_commits;

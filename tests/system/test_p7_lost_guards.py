@@ -52,7 +52,13 @@ class Store:
         assert self.left() == before - 1
 
     def guards(self):
-        return guards(self.client)
+        """What is wrong with a guard is told by name, and among the daemon's troubles."""
+        shown = guards(self.client)
+        problems = [guard.pop("problem", None) for guard in shown]
+        assert [problem is not None for problem in problems] == [
+            guard["state"] == "broken" for guard in shown]
+        assert any(problems) == ("a guard is not" in self.client.info()["troubles_detail"])
+        return shown
 
     def log(self):
         return self.daemon.stderr()

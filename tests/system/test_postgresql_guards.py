@@ -654,8 +654,23 @@ CORE = "CREATE OR REPLACE FUNCTION stockade.judge(names bytea[], tokens int8[]) 
 # What is told, what did it, and whether GUARD CREATE heals it.
 DAMAGES = [
     ("table gone", "DROP TABLE lines", False),
-    ("column gone", "ALTER TABLE lines RENAME sku TO article", False),
-    ("column changed", "ALTER TABLE lines ALTER sku TYPE text", True),
+    ("column renamed", "ALTER TABLE lines RENAME sku TO article", False),
+    ("column renamed", "ALTER TABLE lines RENAME sku TO old; "
+                       "ALTER TABLE lines RENAME amount TO sku", False),
+    ("column renamed", "ALTER TABLE lines RENAME sku TO old; ALTER TABLE lines ADD sku text "
+                       "NOT NULL DEFAULT '1'", True),
+    ("column renamed", "ALTER TABLE orders RENAME sku TO old; "
+                       "ALTER TABLE orders ADD sku text", False),
+    ("column renamed", "ALTER TABLE goods RENAME sku TO old; ALTER TABLE goods ADD sku int",
+     False),
+    ("column gone", "ALTER TABLE lines DROP sku CASCADE", False),
+    ("column gone", "ALTER TABLE lines DROP sku CASCADE; "
+                    "ALTER TABLE lines ADD sku text NOT NULL DEFAULT '1'", True),
+    ("table renamed", "ALTER TABLE lines RENAME TO lines_old", False),
+    ("table renamed", "ALTER TABLE lines RENAME TO lines_old; CREATE TABLE lines(sku text); "
+                      "ALTER TABLE lines OWNER TO shop", False),
+    ("table renamed", "CREATE SCHEMA old; ALTER TABLE lines SET SCHEMA old", False),
+    ("table renamed", "ALTER TABLE orders RENAME TO orders_old", False),
     ("trigger gone", "DROP TRIGGER stockade_guard_2_update ON lines", True),
     ("trigger gone", "DROP TRIGGER stockade_guard_2_truncate ON lines", True),
     ("trigger gone", "DROP TRIGGER stockade_guard_2_bolt ON lines", True),
@@ -726,6 +741,87 @@ def test_a_daemon_tells_a_broken_guard_and_heals_it(stock):
     assert state.pop(b"lines") == b"broken" and set(state.values()) == {b"ok"}
     assert stock.client("GUARD", "CREATE", "lines", "sku", "sku:") == "OK"
     stock.client.refused("ERR", "GUARD", "CREATE", "lines", "sku", "sku:", text="guarded already")
+PARTED = """
+CREATE TABLE plain(sku text NOT NULL, n int);
+CREATE TABLE parted(sku text NOT NULL, n int) PARTITION BY LIST(n);
+CREATE TABLE parted_1 PARTITION OF parted DEFAULT;
+CREATE TABLE parent(sku text NOT NULL, n int);
+CREATE TABLE heir() INHERITS (parent);
+INSERT INTO plain VALUES('1', 1), ('2', 2);
+INSERT INTO parted VALUES('1', 1), ('2', 2);
+INSERT INTO heir VALUES('1', 1), ('2', 2);
+"""
+
+
+@pytest.fixture
+def parting(rig, database):
+    database.sql(PARTED)
+    daemon = rig.daemon(store=database.uri)
+    client = daemon.client()
+    for table in "plain", "parted", "parent":
+        assert client("GUARD", "CREATE", table, "sku", "sku:") == "OK"
+    return daemon, client
+
+
+@pytest.mark.parametrize("table, written", [
+    ("plain", "plain"), ("parted", "parted"), ("parted", "parted_1"), ("parent", "heir")])
+def test_another_column_of_that_name_guards_nothing(parting, database, table,
+                                                                       written):
+    """Also in a session that knows the guard already; and by the column's own name again, all goes
+    on."""
+    _, client = parting
+    mine = {"sku:1": client.token("sku:1", 600000)}
+    with database.connect() as link:
+        def write(text):
+            ask(link, "BEGIN")
+            try:
+                present(link, mine)
+                return code_of(lambda: ask(link, text))
+            finally:
+                ask(link, "ROLLBACK")
+
+        for _ in range(8):
+            assert write(f"UPDATE {written} SET n = n WHERE n = 1") is None
+        assert write(f"UPDATE {written} SET n = n WHERE n = 2") == GUARDED
+        database.sql(f"ALTER TABLE {table} RENAME sku TO real_sku;"
+                     f"ALTER TABLE {table} ADD sku text NOT NULL DEFAULT '1'")
+        for text in (f"UPDATE {written} SET n = n WHERE n = 2", f"DELETE FROM {written}",
+                     f"INSERT INTO {written} VALUES('2', 5)"):
+            assert write(text) == GUARDED
+            with pytest.raises(psycopg2.Error, match="sku, which is called real_sku now"):
+                database.sql(text)
+        problem = {mapped(guard)[b"table"]: mapped(guard).get(b"problem")
+                   for guard in client("GUARD", "LIST")}
+        assert b"column sku, which is called real_sku now" in problem.pop(table.encode())
+        assert set(problem.values()) == {None}
+        database.sql(f"ALTER TABLE {table} DROP sku; ALTER TABLE {table} RENAME real_sku TO sku")
+        assert write(f"UPDATE {written} SET n = n WHERE n = 1") is None
+        assert write(f"UPDATE {written} SET n = n WHERE n = 2") == GUARDED
+        with pytest.raises(psycopg2.Error, match="depends? on column sku|stockade_guard"):
+            database.sql(f"ALTER TABLE {table} DROP sku")
+
+
+def test_a_table_in_a_guarded_ones_place_is_told(parting, database, tool):
+    """As gh-ost, pg_repack and migrations by hand do it. What was guarded still is."""
+    daemon, client = parting
+    database.sql("CREATE TABLE fresh(sku text NOT NULL, n int); INSERT INTO fresh TABLE plain;"
+                 "ALTER TABLE plain RENAME TO plain_old; ALTER TABLE fresh RENAME TO plain")
+    said = "the table that was guarded as plain is called plain_old now, and plain is another one"
+    assert code_of(lambda: database.sql("UPDATE plain_old SET n = 0")) == NOTOKEN
+    shown = [mapped(guard) for guard in client("GUARD", "LIST")]
+    assert [guard[b"state"] for guard in shown if guard[b"table"] == b"plain_old"] == [b"broken"]
+    listed = tool.run("guard", "list", "--store", database.uri).stdout
+    assert "broken" in listed and f"plain_old: {said}" in listed
+    checked = tool.run("check", "--store", database.uri)
+    assert checked.returncode == 1 and said in checked.stdout + checked.stderr
+    wait_until(lambda: said in daemon.stderr(), "the log tells it")
+    assert "guard" in client.info()["troubles_detail"]
+    client.refused("ERR", "GUARD", "DROP", "plain", text="GUARD DROP plain_old")
+    assert client("GUARD", "CREATE", "plain", "sku", "sku:") == "OK"
+    assert code_of(lambda: database.sql("UPDATE plain SET n = 0")) == NOTOKEN
+    assert client("GUARD", "DROP", "plain_old") == "OK"
+    assert {mapped(guard)[b"state"] for guard in client("GUARD", "LIST")} == {b"ok"}
+    wait_until(lambda: "the guards are whole again" in daemon.stderr(), "the log tells it")
 
 
 def test_a_guarded_table_gets_no_parent(stock):

@@ -2,8 +2,8 @@
 """Settings that an operator gives to a database or a role: whatever they are, a store is made,
 works and answers as it does without them, and so do guards in other programs' connections.
 
-All settings of pg_settings that a role may have are gone over. A round gives each of them one of its
-values, all at once; where an answer differs, halving finds which of them it is."""
+All settings of pg_settings that a role may have are gone over. A round gives each of them one of
+its values, all at once; where an answer differs, halving finds which of them it is."""
 
 import contextlib
 import itertools
@@ -56,8 +56,8 @@ PROGRAM = ("-c statement_timeout=0 -c default_transaction_read_only=off -c role=
 # What makes a server slow, and is gone over one by one: what it logs, waits and new processes.
 SLOW = re.compile(r"log_|debug_|trace_|client_min_messages|commit_|force_parallel|.*_cost|.*_stats")
 # What libpq shows of a server that is told to talk, while it connects.
-NOTICES = re.compile(r"^(DEBUG|LOG|NOTICE|WARNING|INFO|DETAIL|HINT|CONTEXT|LOCATION):.*\n|^[\t!].*\n",
-                     re.M)
+NOTICES = re.compile(r"^(DEBUG|LOG|NOTICE|WARNING|INFO|DETAIL|HINT|CONTEXT|LOCATION):.*\n|"
+                     r"^[\t!].*\n", re.M)
 
 
 def values_of(name, kind, enums, least, greatest, default):
@@ -88,8 +88,9 @@ def statement(reply):
     return reply.text if isinstance(reply, ReplyError) else reply
 
 
-VALUES = r"""SELECT 0.1::float8 + 0.2::float8, 1e20::float4, '\xdead27'::bytea, 'a\b''c', 1.50::numeric,
-  '{NULL,a}'::text[], date '2026-11-09', timestamp '2026-11-09 10:11:12.5', interval '1 day 2:03',
+VALUES = r"""SELECT 0.1::float8 + 0.2::float8, 1e20::float4, '\xdead27'::bytea, 'a\b''c',
+  1.50::numeric, '{NULL,a}'::text[], date '2026-11-09', timestamp '2026-11-09 10:11:12.5',
+  interval '1 day 2:03',
   (SELECT count(*) FROM (VALUES(NULL::int), (1)) v(a) WHERE a = NULL), true, '{"a": [1]}'::jsonb,
   ROW(1, 'x y'), U&'\0041', xmlelement(name a, '\xff'::bytea)"""
 

@@ -598,6 +598,21 @@ def test_a_partition_of_a_guarded_table_is_refused_in_whole_words(database, clie
     client("SQL", "ALTER TABLE parted ATTACH PARTITION part DEFAULT")
 
 
+def test_a_guarded_child_is_neither_dropped_nor_let_go(database, client):
+    client("SQL", "CREATE TABLE old_one(a int, sku int)")
+    client("SQL", "CREATE TABLE young() INHERITS (old_one)")
+    client("SQL", "CREATE TABLE younger() INHERITS (young)")
+    database.sql("GRANT stockade_sql TO shop", user=SUPERUSER)
+    client("GUARD", "CREATE", "stockade_sql.old_one", "sku", "sku:")
+    for statement in ("ALTER TABLE young NO INHERIT old_one", "DROP TABLE younger",
+                      "DROP TABLE young CASCADE", "ALTER TABLE younger NO INHERIT young",
+                      "ALTER TABLE younger RENAME TO x", "DROP TABLE old_one CASCADE"):
+        client.refused("GUARDED", "SQL", statement,
+                       text="stockade_sql.old_one is guarded: GUARD DROP it first")
+    client("GUARD", "DROP", "stockade_sql.old_one")
+    client("SQL", "DROP TABLE old_one CASCADE")
+
+
 def test_tables_of_others_take_a_grant(database, client, key, token):
     database.sql("CREATE TABLE bob.stock(sku text, n int)", user=SUPERUSER)
     client.refused("NOPERM", "SQL", "SELECT * FROM bob.stock", text="permission denied")

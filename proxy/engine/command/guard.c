@@ -76,12 +76,12 @@ struct listing {
 };
 
 static void list_one(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                     bool broken)
+                     struct bytes flaw)
 {
     struct listing *listing = context;
     struct buf *out = &listing->body;
 
-    resp_map(out, 4, listing->resp3);
+    resp_map(out, flaw.len > 0 ? 5 : 4, listing->resp3);
     resp_bulk_text(out, "table");
     resp_bulk(out, table);
     resp_bulk_text(out, "column");
@@ -89,7 +89,11 @@ static void list_one(void *context, struct bytes table, struct bytes column, str
     resp_bulk_text(out, "prefix");
     resp_bulk(out, prefix);
     resp_bulk_text(out, "state");
-    resp_bulk_text(out, broken ? "broken" : "ok");
+    resp_bulk_text(out, flaw.len > 0 ? "broken" : "ok");
+    if (flaw.len > 0) {
+        resp_bulk_text(out, "problem");
+        resp_bulk(out, flaw);
+    }
     listing->count++;
 }
 

@@ -94,6 +94,8 @@ static bool set_scene(struct engine *engine, const char *name)
         engine->counters.lease_service_errors++;
     else if (strcmp(name, "snapshot_old") == 0)
         says.oldest_snapshot_s = 301;
+    else if (strcmp(name, "guard_broken") == 0)
+        says.guard[0] = 'x';
     else if (strcmp(name, "releases_owed") == 0)
         list_append(&engine->owed, &owed);
     else

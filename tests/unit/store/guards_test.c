@@ -44,13 +44,14 @@ static const char *drop(struct rig *rig, const char *table)
 }
 
 static void list_one(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                     bool broken)
+                     struct bytes flaw)
 {
     char *text = context;
     size_t used = strlen(text);
 
     snprintf(text + used, 256 - used, "%.*s.%.*s=%.*s%s;", (int)table.len, table.data,
-             (int)column.len, column.data, (int)prefix.len, prefix.data, broken ? " broken" : "");
+             (int)column.len, column.data, (int)prefix.len, prefix.data,
+             flaw.len > 0 ? " broken" : "");
 }
 
 static enum stk_error list_all(struct store_txn *txn, void *arg)

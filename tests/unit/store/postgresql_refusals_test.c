@@ -305,9 +305,9 @@ static enum stk_error drop_guard(struct store_txn *txn, struct run *run)
 }
 
 static void each_guard(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                       bool broken)
+                       struct bytes flaw)
 {
-    (void)context, (void)table, (void)column, (void)prefix, (void)broken;
+    (void)context, (void)table, (void)column, (void)prefix, (void)flaw;
 }
 
 static enum stk_error list_guards(struct store_txn *txn, struct run *run)

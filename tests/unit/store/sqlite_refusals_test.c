@@ -193,9 +193,9 @@ static enum stk_error flush(struct store_txn *txn, void *arg)
 }
 
 static void each_guard(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                       bool broken)
+                       struct bytes flaw)
 {
-    (void)context, (void)table, (void)column, (void)prefix, (void)broken;
+    (void)context, (void)table, (void)column, (void)prefix, (void)flaw;
 }
 
 static enum stk_error guard(struct store_txn *txn, void *arg)
