@@ -337,7 +337,7 @@
               " WHERE f.id = g.id), '') FROM stockade.guard g ORDER BY 1, id")                     \
     X(GUARD_BROKEN, "SELECT format('the guard of table %s is broken: %s', name, problem)"          \
                     " FROM stockade.guard g JOIN stockade.guard_flaws() f USING (id)"              \
-                    " ORDER BY id, kind LIMIT 1")                                                  \
+                    " WHERE EXISTS(SELECT FROM stockade.guard) ORDER BY id, kind LIMIT 1")         \
     /* Users' SQL (sql.c). What a statement has set counts for nothing after it. */                \
     X(SQL_READS, "SAVEPOINT stockade_reads")                                                       \
     X(SQL_READ_ONLY, "SET LOCAL transaction_read_only = on")                                       \
