@@ -20,6 +20,7 @@ static enum stk_error savepoint(struct store_txn *base)
     if (transaction_run(txn, STATEMENT_SAVEPOINT) != STK_OK)
         return STK_STORE;
     txn->in_savepoint = true;
+    txn->put_savepoint = txn->put;
     if (txn->cache != NULL)
         txn->cache_savepoint = cache_savepoint(txn->cache);
     return STK_OK;
@@ -42,7 +43,7 @@ static enum stk_error savepoint_undo(struct store_txn *base)
 
     check(txn->in_savepoint);
     txn->floor_known = false;
-    txn->put.id = 0;
+    txn->put = txn->put_savepoint;
     if (txn->cache != NULL)
         cache_undo(txn->cache, txn->cache_savepoint);
     if (txn->touched)

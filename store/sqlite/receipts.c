@@ -94,38 +94,17 @@ enum stk_error receipts_log(struct transaction *txn, int64_t id, int64_t token)
     return transaction_change(txn, stmt);
 }
 
-/* The fence as it stands in the row. */
-static enum stk_error fence_of(struct transaction *txn, int64_t id, struct fence *fence)
+enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct fence *old,
+                               const struct fence *fence)
 {
-    struct resource resource;
-    enum stk_error error;
-
-    if (cache_find_id(txn->cache, id, &resource)) {
-        *fence = resource.fence;
-        return STK_OK;
-    }
-    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FENCE_OF, id);
-    if (!transaction_row(txn, stmt, &error))
-        return error;
-    fence->token = sqlite3_column_int64(stmt, 0);
-    fence->state = (enum fence_state)sqlite3_column_int64(stmt, 1);
-    sqlite3_reset(stmt);
-    return STK_OK;
-}
-
-enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct fence *fence)
-{
-    struct fence old = {.state = FENCE_NONE};
     int64_t any = 0;
 
-    if (fence_of(txn, id, &old) != STK_OK)
-        return STK_STORE;
-    if (old.state != FENCE_LIVE || (fence->token == old.token && fence->state == FENCE_LIVE))
+    if (old->state != FENCE_LIVE || (fence->token == old->token && fence->state == FENCE_LIVE))
         return STK_OK;
-    sqlite3_stmt *stmt = transaction_statement_pair(txn, STATEMENT_RECEIPTS_ANY, id, old.token);
+    sqlite3_stmt *stmt = transaction_statement_pair(txn, STATEMENT_RECEIPTS_ANY, id, old->token);
     if (transaction_number(txn, stmt, &any) != STK_OK)
         return STK_STORE;
-    return any != 0 ? receipts_log(txn, id, old.token) : STK_OK;
+    return any != 0 ? receipts_log(txn, id, old->token) : STK_OK;
 }
 
 enum stk_error receipts_retire_all(struct transaction *txn, int64_t after, int64_t until)

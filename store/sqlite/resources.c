@@ -86,15 +86,37 @@ enum stk_error resources_make(struct store_txn *base, struct bytes name, struct 
     return STK_OK;
 }
 
+/* The fence as it stands in the row. */
+static enum stk_error fence_of(struct transaction *txn, int64_t id, struct fence *fence)
+{
+    struct resource resource;
+    enum stk_error error;
+
+    *fence = (struct fence){.state = FENCE_NONE};
+    if (cache_find_id(txn->cache, id, &resource)) {
+        *fence = resource.fence;
+        return STK_OK;
+    }
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FENCE_OF, id);
+    if (!transaction_row(txn, stmt, &error))
+        return error;
+    fence->token = sqlite3_column_int64(stmt, 0);
+    fence->state = (enum fence_state)sqlite3_column_int64(stmt, 1);
+    sqlite3_reset(stmt);
+    return STK_OK;
+}
+
 enum stk_error resources_fence_put(struct store_txn *base, const struct resource *resource,
                                    const struct lease *lease)
 {
     struct transaction *txn = transaction_of(base);
     const struct fence *fence = &resource->fence;
+    struct fence old;
 
     check(txn->cache != NULL && resource->id != 0);
     check(fence->token >= 1 && fence->token <= TOKEN_MAX && fence->state != FENCE_NONE);
-    if (receipts_retire(txn, resource->id, fence) != STK_OK)
+    if (fence_of(txn, resource->id, &old) != STK_OK ||
+        receipts_retire(txn, resource->id, &old, fence) != STK_OK)
         return STK_STORE;
     sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FENCE, resource->id);
     if (stmt == NULL)
@@ -112,7 +134,8 @@ enum stk_error resources_fence_put(struct store_txn *base, const struct resource
         return STK_STORE;
     check(sqlite3_changes64(txn->db) == 1); /* the row is there, and its token did not sink */
     cache_update(txn->cache, resource);
-    txn->put = (struct told){resource->id, *fence};
+    if (fence->token != old.token || fence->state != old.state)
+        txn->put = (struct told){resource->id, *fence};
     return STK_OK;
 }
 

@@ -65,8 +65,9 @@ enum stk_error receipts_due(struct store_txn *txn, int64_t before_ms, bool *due)
 
 /* Log the end of a token that has receipts. */
 enum stk_error receipts_log(struct transaction *txn, int64_t id, int64_t token);
-/* Log the end of the row's live token where it has receipts: `fence` is about to replace it. */
-enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct fence *fence);
+/* Log the end of the row's live token where it has receipts: `fence` is about to replace `old`. */
+enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct fence *old,
+                               const struct fence *fence);
 /* Log the end of every live token that has receipts, of the resources between two ids. */
 enum stk_error receipts_retire_all(struct transaction *txn, int64_t after, int64_t until);
 

@@ -38,7 +38,7 @@ enum statement {
         STATEMENTS
 };
 
-/* The fence of a resource as it was put; id 0: none was. */
+/* The fence of a resource as it was put last, in a put that has changed it; id 0: none has. */
 struct told {
     int64_t id;
     struct fence fence;
@@ -78,6 +78,7 @@ struct transaction {
     bool touched; /* it has changed what sqlite3_total_changes does not count (DDL) */
     bool in_savepoint;
     size_t cache_savepoint;
+    struct told put_savepoint;
     struct buf owner;           /* of the lease read last: may go straight into the next put */
     const struct claim *claims; /* presented by it */
     size_t claims_count;

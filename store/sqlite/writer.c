@@ -184,15 +184,14 @@ static bool begin(struct writer *writer)
     if (has_gone(writer) || !measure(writer))
         return false;
     writer->foreign_commits += writer->data_version != 0;
-    writer->data_version = version;
     cache_clear(txn->cache);
     txn->floor_known = false;
     if (transaction_follow_clock(txn) != STK_OK || anew_follow(txn, &anew) != STK_OK)
         return false;
-    if (anew.why != NULL) {
-        writer->data_version = 0; /* it is looked at again, in case this is rolled back */
+    if (anew.why != NULL)
         anew_tell(&anew, writer->path, writer->log);
-    }
+    /* In case it is rolled back it is looked at again. */
+    writer->data_version = anew.why == NULL ? version : 0;
     return true;
 }
 

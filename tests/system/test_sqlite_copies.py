@@ -313,6 +313,25 @@ def test_older_contents_put_beneath_a_daemon_give_no_token_out_twice(rig):
     client.fenced(served.grant(client), "SET", "stock", "1")
 
 
+@pytest.mark.parametrize("after", ["RENEW", "enter again"])
+def test_what_changes_no_token_does_not_hide_that_older_contents_lack_one(rig, after):
+    served = Served(rig)
+    client = served.start(rig.store)
+    kept = client.token("kept", LONG_MS, "OWNER", "me")
+    first = served.grant(client)
+    copy = rig.folder / "copy.db"
+    put(rig.store, copy)
+    release(client, first)
+    served.grant(client)
+    if after == "RENEW":
+        assert client("RENEW", "kept", kept, LONG_MS) > 0
+    else:
+        assert client.token("kept", LONG_MS, "OWNER", "me") == kept
+    put(copy, rig.store)
+    served.refuse_all(client)
+    assert "put older contents into this file" in served.daemon.stderr()
+
+
 def test_what_another_daemon_writes_is_not_taken_for_older_contents(rig):
     daemons = [rig.daemon() for _ in range(2)]
     clients = [daemon.client() for daemon in daemons]
