@@ -71,8 +71,9 @@ static bool was_served(sqlite3_context *call, sqlite3 *db, const char *schema, c
     struct names_file noted, now;
     char why[256];
 
-    if (note == NULL || path == NULL || !names_identify(path, &now) ||
-        (names_get(note, &noted) > 0 && names_are_one(&noted, &now)))
+    if (note == NULL || path == NULL || !names_identify(path, &now))
+        return true;
+    if (names_get(note, &noted) > 0 ? names_are_one(&noted, &now) : strcmp(note, NAMES_COPY) != 0)
         return true;
     sqlite3_snprintf(sizeof why, why,
                      "%.160s is a copy that no stockaded has opened: let one open it, which ends "

@@ -69,9 +69,22 @@ static enum stk_error raise(struct transaction *txn, struct anew *anew)
     return STK_STORE;
 }
 
-enum stk_error anew_open(struct transaction *txn, bool fresh, struct anew *anew)
+/* No token was ever given out. The session's number does not tell: another daemon may have counted
+ * one before it came to this. */
+static enum stk_error is_fresh(struct transaction *txn, bool *fresh)
 {
-    struct anew_signs signs = {.fresh = fresh};
+    sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_TOKEN_LARGEST, INT64_MAX);
+    int64_t known = 0;
+
+    if (transaction_number(txn, stmt, &known) != STK_OK)
+        return STK_STORE;
+    *fresh = known == 0;
+    return STK_OK;
+}
+
+enum stk_error anew_open(struct transaction *txn, struct anew *anew)
+{
+    struct anew_signs signs = {.fresh = false};
     struct place place;
 
     *anew = (struct anew){.why = NULL};
@@ -79,6 +92,8 @@ enum stk_error anew_open(struct transaction *txn, bool fresh, struct anew *anew)
         return transaction_fail(txn);
     signs.other = place.other;
     signs.unnoted = place.unnoted;
+    if (place.unnoted && is_fresh(txn, &signs.fresh) != STK_OK)
+        return STK_STORE;
     if (transaction_open_clock(txn, &signs.rebooted) != STK_OK)
         return STK_STORE;
     /* A snapshot of a file system has files with the same numbers, of the same birth. */

@@ -29,7 +29,7 @@
 
 /* What the file and the machine show. */
 struct anew_signs {
-    bool fresh; /* nobody has served this store yet */
+    bool fresh; /* nobody has served this store yet, and no token was given out */
     bool other; /* the file says that it is another one */
     bool unnoted;
     bool rebooted;
@@ -54,7 +54,7 @@ enum stk_error anew_begin(struct transaction *txn, struct anew *anew);
 int64_t anew_floor(const struct store_clock *clock, int64_t known);
 /* When the file is opened: look whether it has to begin anew, do that, and go on with the store's
  * time. Within a transaction that writes. STK_STORE: as transaction_fail, or no token is left. */
-enum stk_error anew_open(struct transaction *txn, bool fresh, struct anew *anew);
+enum stk_error anew_open(struct transaction *txn, struct anew *anew);
 
 /* When another program has committed: look whether the file lacks a fence that this process has
  * told somebody of, and then begin anew. Within a transaction that writes. */

@@ -27,6 +27,8 @@ bool names_are_one(const struct names_file *a, const struct names_file *b);
  * 0: it is something else. */
 int names_get(const char *text, struct names_file *file);
 enum { NAMES_TEXT_SIZE = 48 };
+/* What stands there in a backup: whoever serves it has another file. */
+#define NAMES_COPY "copy"
 void names_put(const struct names_file *file, char text[NAMES_TEXT_SIZE]);
 
 #endif

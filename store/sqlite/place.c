@@ -62,8 +62,6 @@ bool place_is_sole(const char *path, char *why, size_t why_size)
 
 /* The note. */
 
-#define COPY "copy" /* what a backup has in its place: whoever serves it has another file */
-
 struct note {
     bool kept;              /* false: an earlier version has served the file last */
     struct names_file main; /* as noted */
@@ -89,11 +87,12 @@ static bool read_note(sqlite3 *db, struct note *note)
     if (sqlite3_step(stmt) == SQLITE_ROW) {
         const char *text = (const char *)sqlite3_column_text(stmt, 0);
         int len = text != NULL ? names_get(text, &note->main) : 0, at = 0;
-        note->kept = true;
+        note->kept = text != NULL && strcmp(text, NAMES_COPY) == 0;
         if (len > 0 &&
             sscanf(text + len, "%" SCNu64 " %" SCNu64 " %n", &note->system, &note->log, &at) == 2 &&
             text[len + at] == '/' && strlen(text + len + at) > strlen(SUFFIX))
             note->name = mem_strdup(text + len + at);
+        note->kept |= note->name != NULL;
     }
     return sqlite3_finalize(stmt) == SQLITE_OK;
 }
@@ -155,16 +154,21 @@ static bool is_there(const struct note *note, struct stat *log)
     return stat(note->name, log) == 0 && log->st_size > 0 && log->st_ino == note->log;
 }
 
-/* Was this file copied from one that is still where the note says? */
-static bool is_copy(const struct note *note, const struct names_file *main)
+/* Was this file, which is at `path`, copied from one that is still where the note says? A clone of
+ * the whole file system has files of the same numbers. */
+static bool is_copy(const struct note *note, const struct names_file *main, const char *path)
 {
-    struct stat status;
+    struct stat there, here;
+    struct names_file named;
     char *name = mem_strdup(note->name);
 
     name[strlen(name) - strlen(SUFFIX)] = '\0';
-    bool there = stat(name, &status) == 0;
+    bool copy = stat(name, &there) == 0;
+    if (copy && names_are_one(&note->main, main))
+        copy = names_identify(name, &named) && names_are_one(&note->main, &named) &&
+               stat(path, &here) == 0 && there.st_dev != here.st_dev;
     free(name);
-    return there && !names_are_one(&note->main, main);
+    return copy;
 }
 
 bool place_has_log(sqlite3 *db, const char *path, char *why, size_t why_size)
@@ -193,7 +197,7 @@ bool place_has_log(sqlite3 *db, const char *path, char *why, size_t why_size)
                  "log away (stockade restore puts a backup in place)",
                  path, note.name);
         sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
-    } else if (!beside && !is_copy(&note, &main)) {
+    } else if (!beside && !is_copy(&note, &main, name)) {
         has = false;
         snprintf(why, why_size,
                  "%s was renamed, and its log is %s: stop what uses it, and rename it back, or "
@@ -250,5 +254,5 @@ int place_copy_back(sqlite3 *db)
 
 int place_disown(sqlite3 *db)
 {
-    return put_text(db, COPY);
+    return put_text(db, NAMES_COPY);
 }

@@ -265,8 +265,7 @@ static bool settle(struct sqlite_store *store, char *why, size_t why_size)
     struct transaction *txn = &store->writer.txn;
     struct anew anew;
     bool settled = transaction_begin(txn, STATEMENT_BEGIN_WRITE, NULL) &&
-                   anew_open(txn, store->session == STORE_SESSION_FIRST, &anew) == STK_OK &&
-                   transaction_commit(txn) == STK_OK;
+                   anew_open(txn, &anew) == STK_OK && transaction_commit(txn) == STK_OK;
 
     transaction_ended(txn);
     if (!settled && txn->code == SQLITE_CORRUPT) {

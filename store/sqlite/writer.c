@@ -170,8 +170,8 @@ static bool begin(struct writer *writer)
     struct transaction *txn = &writer->txn;
     int64_t version = 0;
     enum guards_news news = GUARDS_NO_NEWS;
-    struct anew anew;
 
+    writer->anew.why = NULL;
     if ((files_stopped(writer->files) && !files_check(writer->files, txn->db)) ||
         !transaction_begin(txn, STATEMENT_BEGIN_WRITE, &version))
         return false;
@@ -186,12 +186,10 @@ static bool begin(struct writer *writer)
     writer->foreign_commits += writer->data_version != 0;
     cache_clear(txn->cache);
     txn->floor_known = false;
-    if (transaction_follow_clock(txn) != STK_OK || anew_follow(txn, &anew) != STK_OK)
+    if (transaction_follow_clock(txn) != STK_OK || anew_follow(txn, &writer->anew) != STK_OK)
         return false;
-    if (anew.why != NULL)
-        anew_tell(&anew, writer->path, writer->log);
     /* In case it is rolled back it is looked at again. */
-    writer->data_version = anew.why == NULL ? version : 0;
+    writer->data_version = writer->anew.why == NULL ? version : 0;
     return true;
 }
 
@@ -248,6 +246,8 @@ static enum ended commit(struct writer *writer, bool changed)
             return ENDED_LOST;
         writer->latest = true;
         writer->commits++;
+        if (writer->anew.why != NULL)
+            anew_tell(&writer->anew, writer->path, writer->log);
         if (changed)
             note_success(writer);
         return ENDED_COMMITTED;

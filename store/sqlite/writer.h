@@ -29,6 +29,7 @@
 #define STOCKADE_STORE_SQLITE_WRITER_H
 
 #include "fence/base/log.h"
+#include "store/sqlite/anew.h"
 #include "store/sqlite/checkpointer.h"
 #include "store/sqlite/files.h"
 #include "store/sqlite/transaction.h"
@@ -48,6 +49,7 @@ struct writer {
     struct transaction txn; /* on a connection that it owns */
     int64_t page_size;
     int64_t data_version; /* SQLite's: differs once another connection has committed */
+    struct anew anew;     /* what the transaction under way has begun, told once it is committed */
     int outage;           /* SQLite's code of the failure that was logged; 0: all is well */
     int read_outage;
     bool latest;          /* nobody else has committed since, as far as it knows */

@@ -407,3 +407,25 @@ def test_a_copy_that_nobody_has_served_does_not_move_to_another_store(rig, maint
     served.expect_no_news()
     stale(client, token)
     served.grant(client)
+
+
+def test_a_store_that_was_made_and_not_used_is_new_to_the_next_daemon(rig):
+    """Also where another one has counted itself first, or has died before it noted anything."""
+    served = Served(rig)
+    served.start(rig.store)
+    served.stop()
+    execute(rig.store, "DELETE FROM stockade_meta WHERE key = 'log'")
+    client = served.start(rig.store)
+    assert served.grant(client) == 1
+    served.expect_no_news()
+
+
+def test_a_note_that_says_no_file_ends_no_leases(rig):
+    served = Served(rig)
+    client = served.start(rig.store)
+    token = served.grant(client, LONG_MS)
+    served.stop()
+    execute(rig.store, "UPDATE stockade_meta SET value = '12 13 /nowhere-wal' WHERE key = 'log'")
+    client = served.start(rig.store)
+    assert "an earlier version" in served.daemon.stderr()
+    assert client.fenced(token, "SET", "stock", "1") == "OK"

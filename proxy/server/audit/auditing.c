@@ -55,8 +55,10 @@ static void keep_done(struct store_op *op)
     if (op->error == STK_OK && keeping->restored)
         (void)audit_tell(
             &audit,
-            &(struct audit_note){.event = AUDIT_RESTORE,
-                                 .reason = BYTES_LITERAL("a backup was put in the store's place")});
+            &(struct audit_note){
+                .event = AUDIT_RESTORE,
+                .reason = BYTES_LITERAL(
+                    "the store began anew: a backup was put in its place, or its file is a copy")});
 }
 
 /* Give the store the head. It writes nothing where it has that already. */
