@@ -160,8 +160,8 @@ struct store_txn_impl {
     enum stk_error (*resources_due)(struct store_txn *txn, int64_t before_ms,
                                     int64_t live_before_ms, size_t max, int64_t *after, bool *due,
                                     bool *more);
-    /* Remove the values and revoke the live fences of the next resources, some `max` rows. The walk
-     * goes on from where the last step has left it. */
+    /* Remove the values and revoke the live fences of the next resources: until it is some `max`
+     * rows and fields, and no hash in parts. The walk goes on from where the last step left it. */
     enum stk_error (*flush)(struct store_txn *txn, size_t max, struct flush_walk *walk);
 
     /* Keep this head of an audit. `*restored`: a backup was put in the store's place since the

@@ -177,7 +177,7 @@ static bool settle_clock(struct pg_txn *txn)
 static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
 {
     struct pg *pg = &txn->pg;
-    struct pg_params floor = {.count = 0}, all = {.count = 0};
+    struct pg_params floor = {.count = 0}, now = {.count = 0};
     int64_t known = 0;
 
     pg_send(pg, PG_TOKEN_LARGEST, NULL);
@@ -198,10 +198,8 @@ static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
     pg_param_int64(&floor, anew->floor);
     pg_send(pg, PG_BEGIN_ANEW, &floor);
     if (anew->ended) {
-        pg_param_int64(&all, 0);
-        pg_param_int64(&all, INT64_MAX);
-        pg_param_int64(&all, txn->now_ms);
-        pg_send(pg, PG_FLUSH_RETIRE, &all);
+        pg_param_int64(&now, txn->now_ms);
+        pg_send(pg, PG_RETIRE_ALL, &now);
         pg_send(pg, PG_END_ALL, NULL);
     }
     pg_send(pg, PG_SEQUENCES_RAISE, NULL);

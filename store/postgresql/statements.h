@@ -59,6 +59,13 @@
     " AND l.relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'stockade'::regnamespace)"  \
     " ORDER BY a.xact_start NULLS FIRST LIMIT 1"
 
+/* Log the end of live tokens that have receipts, dated so. */
+#define PG_RETIRE(now_ms)                                                                          \
+    "INSERT INTO stockade.retired(resource, token, retired_ms)"                                    \
+    " SELECT id, token, " now_ms "::int8 FROM stockade.resource"                                   \
+    " WHERE state = 1 AND receipts_token = token"                                                  \
+    " AND token > (SELECT ended FROM stockade.meta)"
+
 /* A statement that changes `count` rows of `table`; `good` is SQL for what a changed row has to be.
  * Fewer are an error of the server's, for COMMIT comes in the same trip, and is skipped then: a
  * trigger or a rule that somebody has made may keep rows as they are. */
@@ -307,24 +314,26 @@
       " ROWS UNBOUNDED PRECEDING) - (1 + fields) AS before FROM (SELECT id, fields"                \
       " FROM stockade.resource WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3) AS next)"          \
       " AS counted WHERE before < $3")                                                             \
-    /* The first that somebody else has locked. */                                                 \
-    X(FLUSH_LOCK, "WITH mine AS MATERIALIZED (SELECT id FROM stockade.resource"                    \
-                  " WHERE id > $1 AND id <= $2 AND (type <> 0 OR state = 1) ORDER BY id"           \
-                  " FOR NO KEY UPDATE SKIP LOCKED)"                                                \
-                  " SELECT name AS kept FROM stockade.resource WHERE id > $1 AND id <= $2"         \
-                  " AND (type <> 0 OR state = 1) AND id NOT IN (SELECT id FROM mine) LIMIT 1")     \
+    /* The next rows that have something to lose, up to $3 of them: the name of those that         \
+     * somebody else has locked. */                                                                \
+    X(FLUSH_LOCK,                                                                                  \
+      "WITH next AS MATERIALIZED (SELECT id, name FROM stockade.resource"                          \
+      " WHERE id > $1 AND id <= $2 AND (type <> 0 OR state = 1) ORDER BY id LIMIT $3),"            \
+      " mine AS MATERIALIZED (SELECT id FROM stockade.resource WHERE id > $1 AND id <= $2"         \
+      " AND id IN (SELECT id FROM next) AND (type <> 0 OR state = 1) ORDER BY id"                  \
+      " FOR NO KEY UPDATE SKIP LOCKED) SELECT next.id,"                                            \
+      " CASE WHEN mine.id IS NULL THEN name END AS kept"                                           \
+      " FROM next LEFT JOIN mine USING (id) ORDER BY next.id")                                     \
     X(REVOKE_ALL, "UPDATE stockade.resource SET state = 3, holds = 0, changed_ms = $1::int8,"      \
                   " changes = changes + 1, waited = false WHERE state = 1")                        \
-    X(FLUSH_RETIRE, "INSERT INTO stockade.retired(resource, token, retired_ms)"                    \
-                    " SELECT id, token, $3::int8 FROM stockade.resource"                           \
-                    " WHERE id > $1 AND id <= $2 AND state = 1 AND receipts_token = token"         \
-                    " AND token > (SELECT ended FROM stockade.meta)")                              \
-    X(FLUSH_FIELDS, "DELETE FROM stockade.field WHERE resource > $1 AND resource <= $2")           \
+    X(RETIRE_ALL, PG_RETIRE("$1"))                                                                 \
+    /* These go by the rows that were locked: what was made or filled since is newer. */           \
+    X(FLUSH_FIELDS, "DELETE FROM stockade.field WHERE resource = ANY($1)")                         \
+    X(FLUSH_RETIRE, PG_RETIRE("$2") " AND id = ANY($1)")                                           \
     X(FLUSH_RESOURCES, "UPDATE stockade.resource SET type = 0, value = NULL, fields = 0,"          \
                        " holds = 0, waited = false, changes = changes + 1,"                        \
-                       " changed_ms = CASE state WHEN 1 THEN $3::int8 ELSE changed_ms END,"        \
-                       " state = CASE state WHEN 1 THEN 3 ELSE state END"                          \
-                       " WHERE id > $1 AND id <= $2 AND (type <> 0 OR state = 1)")                 \
+                       " changed_ms = CASE state WHEN 1 THEN $2::int8 ELSE changed_ms END,"        \
+                       " state = CASE state WHEN 1 THEN 3 ELSE state END WHERE id = ANY($1)")      \
     X(SAVEPOINT, "SAVEPOINT stockade_savepoint")                                                   \
     X(SAVEPOINT_KEEP, "RELEASE SAVEPOINT stockade_savepoint")                                      \
     X(SAVEPOINT_UNDO, "ROLLBACK TO SAVEPOINT stockade_savepoint")                                  \

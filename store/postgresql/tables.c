@@ -340,34 +340,48 @@ enum stk_error pg_sweep_resources(struct store_txn *base, int64_t before_ms, int
     return STK_OK;
 }
 
-/* Is one of the rows locked by somebody else? Then the operation waits for that one. */
-static enum stk_error lock_rows(struct pg_txn *txn, const struct pg_params *range)
+/* Lock the rows before the first one that somebody else has locked. The operation waits for that
+ * one where it is the first of all. `*end` becomes the last one's id in that case. */
+static enum stk_error lock_rows(struct pg_txn *txn, int64_t after, size_t max, int64_t *end,
+                                struct pg_array *ids)
 {
-    PGresult *result = query(txn, PG_FLUSH_LOCK, range);
-
-    if (result == NULL)
-        return STK_STORE;
-    bool locked = txn->pg.pq.PQntuples(result) > 0;
-    if (locked)
-        set_row(&txn->set, pg_value_bytes(&txn->pg, result, 0, 0))->known = LOCKED;
-    txn->pg.pq.PQclear(result);
-    return locked ? pg_stop(txn, PG_LOCKED) : STK_OK;
-}
-
-static enum stk_error flush_between(struct pg_txn *txn, int64_t after, int64_t end)
-{
-    static const enum pg_statement statements[] = {PG_FLUSH_RETIRE, PG_FLUSH_FIELDS,
-                                                   PG_FLUSH_RESOURCES};
     struct pg_params params = {.count = 0};
 
     pg_param_int64(&params, after);
-    pg_param_int64(&params, end);
-    if (lock_rows(txn, &params) != STK_OK)
+    pg_param_int64(&params, *end);
+    pg_param_int64(&params, (int64_t)max);
+    PGresult *result = query(txn, PG_FLUSH_LOCK, &params);
+    if (result == NULL)
         return STK_STORE;
+    bool locked = false;
+    buf_free(&ids->buf);
+    pg_array_start(ids, PG_INT8);
+    for (int i = 0; i < txn->pg.pq.PQntuples(result) && !locked; i++) {
+        locked = !txn->pg.pq.PQgetisnull(result, i, 1);
+        if (!locked)
+            pg_array_int64(ids, pg_value_int64(&txn->pg, result, i, 0));
+        else if (i > 0)
+            *end = pg_value_int64(&txn->pg, result, i - 1, 0);
+        else
+            set_row(&txn->set, pg_value_bytes(&txn->pg, result, 0, 1))->known = LOCKED;
+    }
+    txn->pg.pq.PQclear(result);
+    return locked && ids->count == 0 ? pg_stop(txn, PG_LOCKED) : STK_OK;
+}
+
+static enum stk_error flush_rows(struct pg_txn *txn, struct pg_array *ids)
+{
+    static const struct {
+        enum pg_statement statement;
+        bool dated;
+    } steps[] = {{PG_FLUSH_RETIRE, true}, {PG_FLUSH_FIELDS, false}, {PG_FLUSH_RESOURCES, true}};
+    struct pg_params params = {.count = 0};
+
+    pg_param_array(&params, ids);
     pg_param_int64(&params, txn->now_ms);
-    for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
-        params.count = statements[i] == PG_FLUSH_FIELDS ? 2 : 3;
-        if (run(txn, statements[i], &params) != STK_OK)
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        params.count = steps[i].dated ? 2 : 1;
+        if (run(txn, steps[i].statement, &params) != STK_OK)
             return STK_STORE;
     }
     return STK_OK;
@@ -377,6 +391,7 @@ enum stk_error pg_flush(struct store_txn *base, size_t max, struct flush_walk *w
 {
     struct pg_txn *txn = pg_txn_of(base);
     struct pg_params params = {.count = 0};
+    struct pg_array ids = {.count = 0};
     int64_t end = 0;
 
     if (!pg_may_use_tables(txn) ||
@@ -385,9 +400,17 @@ enum stk_error pg_flush(struct store_txn *base, size_t max, struct flush_walk *w
     pg_param_int64(&params, walk->after);
     pg_param_int64(&params, walk->until);
     pg_param_int64(&params, (int64_t)max);
-    if (number(txn, PG_FLUSH_END, &params, &end) != STK_OK ||
-        flush_between(txn, walk->after, end) != STK_OK)
-        return STK_STORE;
+    enum stk_error error = number(txn, PG_FLUSH_END, &params, &end);
+    /* The first one alone first: while it is waited for, no others are kept from anybody. */
+    if (error == STK_OK)
+        error = lock_rows(txn, walk->after, 1, &end, &ids);
+    if (error == STK_OK && ids.count > 0)
+        error = lock_rows(txn, walk->after, max, &end, &ids);
+    if (error == STK_OK && ids.count > 0)
+        error = flush_rows(txn, &ids);
+    buf_free(&ids.buf);
+    if (error != STK_OK)
+        return error;
     walk->after = end;
     walk->more = end < walk->until;
     set_forget(&txn->set);

@@ -393,11 +393,11 @@ static bool revoke(struct transfer *base, int64_t *count)
     *count = pg_value_int64(&transfer->pg, result, 0, 0);
     long long now_ms = pg_value_int64(&transfer->pg, result, 0, 1);
     transfer->pg.pq.PQclear(result);
-    buf_printf(
-        &sql,
-        "PREPARE retire AS %s; EXECUTE retire(0, 9223372036854775807, %lld); DEALLOCATE retire;"
-        "PREPARE revoke AS %s; EXECUTE revoke(%lld); DEALLOCATE revoke",
-        transfer->pg.texts[PG_FLUSH_RETIRE], now_ms, transfer->pg.texts[PG_REVOKE_ALL], now_ms);
+    buf_printf(&sql,
+               "PREPARE retire AS %s; EXECUTE retire(%lld); DEALLOCATE retire;"
+               "PREPARE revoke AS %s; EXECUTE revoke(%lld); DEALLOCATE revoke",
+               transfer->pg.texts[PG_RETIRE_ALL], now_ms, transfer->pg.texts[PG_REVOKE_ALL],
+               now_ms);
     return exec_buf(transfer, &sql);
 }
 

@@ -79,7 +79,9 @@ static enum stk_error flush(struct store_txn *base, size_t max, struct flush_wal
         transaction_number(txn, transaction_statement(txn, STATEMENT_FLUSH_UNTIL), &walk->until) !=
             STK_OK)
         return STK_STORE;
-    if (resources_find_end(txn, walk->after, max, &end) != STK_OK)
+    if (transaction_number(
+            txn, transaction_statement_pair(txn, STATEMENT_FLUSH_END, walk->after, (int64_t)max),
+            &end) != STK_OK)
         return STK_STORE;
     if (end == 0 || end > walk->until)
         end = walk->until;

@@ -252,7 +252,8 @@ static enum stk_error remove_resources(struct transaction *txn, int64_t after, i
     return transaction_change(txn, transaction_statement_for(txn, STATEMENT_FLOOR_RAISE, floor));
 }
 
-enum stk_error resources_find_end(struct transaction *txn, int64_t after, size_t max, int64_t *end)
+/* The last of up to `max` rows behind `after`; 0: there are none. */
+static enum stk_error find_end(struct transaction *txn, int64_t after, size_t max, int64_t *end)
 {
     *end = 0;
     return transaction_number(
@@ -270,7 +271,7 @@ enum stk_error resources_sweep(struct store_txn *base, int64_t before_ms, int64_
     live_before_ms = store_clock_before_ms(txn->clock, live_before_ms);
     *removed = 0;
     *more = false;
-    if (resources_find_end(txn, *after, max, &end) != STK_OK)
+    if (find_end(txn, *after, max, &end) != STK_OK)
         return STK_STORE;
     if (end != 0 &&
         (retire_abandoned(txn, *after, end, live_before_ms) != STK_OK ||
@@ -289,7 +290,7 @@ enum stk_error resources_due(struct store_txn *base, int64_t before_ms, int64_t 
 
     check(max > 0);
     *due = *more = false;
-    if (resources_find_end(txn, *after, max, &end) != STK_OK)
+    if (find_end(txn, *after, max, &end) != STK_OK)
         return STK_STORE;
     sqlite3_stmt *stmt = transaction_statement_pair(txn, STATEMENT_SWEEP_DUE, *after, end);
     if (stmt == NULL)

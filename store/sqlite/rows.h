@@ -26,9 +26,6 @@ enum stk_error resources_sweep(struct store_txn *txn, int64_t before_ms, int64_t
 enum stk_error resources_due(struct store_txn *txn, int64_t before_ms, int64_t live_before_ms,
                              size_t max, int64_t *after, bool *due, bool *more);
 
-/* The last of up to `max` rows behind `after`; 0: there are none. */
-enum stk_error resources_find_end(struct transaction *txn, int64_t after, size_t max, int64_t *end);
-
 /* values.c */
 
 enum stk_error values_string(struct store_txn *txn, const struct resource *resource, bool *found,

@@ -42,6 +42,10 @@
     X(COUNT_FIELDS, "SELECT count(*) FROM stockade_hash WHERE id = ?1")                            \
     X(HASH_CLEAR, "DELETE FROM stockade_hash WHERE id = ?1")                                       \
     X(FLUSH_UNTIL, "SELECT max(id) FROM stockade_resource")                                        \
+    /* The end of a step behind ?1: after ?2 rows, or fewer with many fields. */                   \
+    X(FLUSH_END, "SELECT max(id) FROM (SELECT r.id FROM stockade_resource AS r"                    \
+                 " LEFT JOIN stockade_hash AS h ON h.id = r.id WHERE r.id > ?1"                    \
+                 " ORDER BY r.id LIMIT ?2)")                                                       \
     X(FLUSH_STRINGS, "DELETE FROM stockade_string WHERE id > ?1 AND id <= ?2")                     \
     X(FLUSH_HASHES, "DELETE FROM stockade_hash WHERE id > ?1 AND id <= ?2")                        \
     X(FLUSH_RESOURCES, "UPDATE stockade_resource SET type = 0, holds = 0,"                         \

@@ -292,6 +292,57 @@ def test_flushall_waits_for_a_locked_row_and_holds_up_nobody(database, unfenced_
     assert client("LEASES") == []
 
 
+def test_what_is_written_beside_a_flush_is_whole(database, unfenced_daemon):
+    """A key that had nothing when its step began gets a field, and a lease a receipt, before the
+    step is done."""
+    client, other = unfenced_daemon.client(), unfenced_daemon.client()
+    client("HSET", "full", "f", 1)
+    client("HSET", "empty", "f", 1)
+    client("DEL", "empty")
+    client("RELEASE", "let go", client.token("let go", 60000))
+    with database.connect() as user:
+        ask(user, "BEGIN")
+        ask(user, "SELECT 1 FROM stockade.field FOR UPDATE")
+        client.send("FLUSHALL")
+        wait_until(lambda: database.sql(
+            "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            " AND query LIKE 'DELETE FROM stockade.field%'"), "it removes fields", 15)
+        assert other("HSET", "empty", "g", 2) == 1
+        token = other.token("let go", 60000)
+        assert other.fenced(token, "ID", "once", "SET", "let go", "1") == "OK"
+        ask(user, "ROLLBACK")
+    assert client.read(timeout=patience(15)) == "OK"
+    assert other("HSET", "empty", "h", 3) == 1
+    assert sorted(other("HGETALL", "empty")) == [b"2", b"3", b"g", b"h"]
+    assert database.sql("SELECT count(*) FROM stockade.resource r WHERE fields <>"
+                        " (SELECT count(*) FROM stockade.field WHERE resource = r.id)") == [(0,)]
+    assert other.fenced(token, "SET", "let go", "2") == "OK"
+    assert other("EXISTS", "full") == 0
+
+
+def test_flushall_that_fails_in_the_middle_says_that_a_part_is_done(rig, database):
+    relay = rig.relay(("127.0.0.1", database.server.port))
+    daemon = rig.daemon("--unfenced-writes", "allow", store=database.uri_at(relay.address))
+    client = daemon.client()
+    client("SET", "free", "1")
+    fill(database, STEP_ROWS + 8)
+    with database.connect() as user:
+        lock_key(user, f"key:{STEP_ROWS + 5}")
+        client.send("FLUSHALL")
+        left = "SELECT count(*) FROM stockade.resource WHERE type <> 0"
+        wait_until(lambda: database.sql(left) == [(4,)], "all before it is gone", 15)
+        relay.refuse()
+        relay.cut()
+        reply = client.read(timeout=patience(15))
+    assert reply.code == "STORE"
+    assert reply.text.endswith("; a part of this command was applied, and the same again does the "
+                               "rest"), reply.text
+    client.refused("STORE", "FLUSHALL", text="nothing of this command was applied")
+    relay.accept()
+    wait_until(lambda: answers(client, "FLUSHALL"), "the rest is done", 15)
+    assert client("DBSIZE") == 0
+
+
 @pytest.mark.slow
 def test_flushall_that_is_cut_has_done_a_part_and_is_done_by_the_next(database, unfenced_daemon):
     client = unfenced_daemon.client()
@@ -300,7 +351,8 @@ def test_flushall_that_is_cut_has_done_a_part_and_is_done_by_the_next(database, 
     with database.connect() as user:
         lock_key(user, f"key:{2 * STEP_ROWS}")
         client.refused("STORE", "FLUSHALL", timeout=patience(20),
-                       text=f"row locked for 10 s: backend PID {user.info.backend_pid}, user shop")
+                       text=f"row locked for 10 s: backend PID {user.info.backend_pid}, user "
+                            "shop.*; a part of this command was applied")
         left = client("DBSIZE")
         assert 0 < left < 3 * STEP_ROWS and len(client("LEASES")) == left
     assert client("FLUSHALL") == "OK"

@@ -133,16 +133,41 @@ static enum stk_error flush_run(struct store_op *op, struct store_txn *txn)
     return txn_flush(txn, FLUSH_ROWS_MAX, &flushing->next);
 }
 
+static void flush_done(struct store_op *op);
+
+static void flush_fail(struct request *request, enum stk_error error)
+{
+    const struct flushing *flushing = request->state;
+    const char *why = error == STK_BUSY ? "a queue is full" : request->op.why;
+
+    request->engine->counters.store_errors += error != STK_BUSY;
+    if (flushing->walk.after == 0) /* the first step */
+        request_fail(request, error, NULL);
+    else
+        request_fail(request, error,
+                     "%s; a part of this command was applied, and the same again does the rest",
+                     why != NULL ? why : "the store failed");
+}
+
+/* Take the next step. */
+static void flush_on(struct request *request)
+{
+    if (request_submit(request, true, flush_run, flush_done) != STK_OK)
+        flush_fail(request, STK_BUSY);
+}
+
 static void flush_done(struct store_op *op)
 {
     struct request *request = request_of_op(op);
     struct flushing *flushing = request->state;
 
-    flushing->walk = flushing->next;
-    if (request_refused(request))
+    if (op->error != STK_OK) {
+        flush_fail(request, op->error);
         return;
+    }
+    flushing->walk = flushing->next;
     if (flushing->walk.more)
-        request_run(request, true, flush_run, flush_done);
+        flush_on(request);
     else
         request_finish(request);
 }
@@ -160,7 +185,7 @@ void server_flushall(struct request *request)
                      request->command->name);
     else {
         request->state = mem_zalloc(sizeof(struct flushing));
-        request_run(request, true, flush_run, flush_done);
+        flush_on(request);
     }
 }
 

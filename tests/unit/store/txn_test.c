@@ -291,6 +291,44 @@ static void flushed(struct store_txn *txn)
     assert_string_equal(rig_get(txn, "r0"), "(none)");
 }
 
+enum { HASHES = 4, FIELDS = 5 };
+
+static void populate_hashes(struct store_txn *txn)
+{
+    for (int i = 0; i < HASHES; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "r%d", i);
+        struct resource resource = rig_grant(txn, name, "o");
+        for (int at = 0; at < FIELDS; at++) {
+            snprintf(name, sizeof name, "f%d", at);
+            assert_ok(txn_field_put(txn, &resource, bytes_of(name), BYTES_LITERAL("v")));
+        }
+    }
+}
+
+static void flush_a_step(struct store_txn *txn)
+{
+    struct flush_walk walk = {.more = true};
+
+    assert_ok(txn_flush(txn, FIELDS + 1, &walk));
+    assert_true(walk.more);
+    assert_int_equal(rig_find(txn, "r1").type, VALUE_NONE);
+    assert_int_equal(rig_find(txn, "r2").type, VALUE_HASH);
+    assert_ok(txn_flush(txn, FIELDS, &walk));
+    assert_int_equal(rig_find(txn, "r2").type, VALUE_NONE);
+    assert_int_equal(rig_find(txn, "r3").type, VALUE_HASH);
+    assert_ok(txn_flush(txn, FIELDS, &walk));
+    assert_int_equal(rig_find(txn, "r3").type, VALUE_NONE);
+    assert_false(walk.more);
+}
+
+/* A hash is as much work as it has fields, and is done as a whole. */
+SQLITE_TEST(a_step_of_a_flush_ends_with_so_many_fields)
+{
+    rig_in_write(rig, populate_hashes);
+    rig_in_write(rig, flush_a_step);
+}
+
 BOTH_TEST(a_flush_drops_values_and_revokes_what_is_live_but_keeps_tokens)
 {
     rig_in_write(rig, populate);
