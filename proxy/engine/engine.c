@@ -120,6 +120,7 @@ void engine_turn(struct engine *engine)
     int64_t now_ms = engine_read_clock_us(engine) / 1000;
     struct heap_node *due;
 
+    engine->looked = 0;
     for (int fired = 0;
          fired < TIMERS_MAX && (due = heap_first(&engine->timers)) != NULL && due->at_ms <= now_ms;
          fired++) {

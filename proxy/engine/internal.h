@@ -73,6 +73,7 @@ struct engine {
     size_t requests_open; /* started and not finished */
     struct replies replies;
     size_t reads_weight;      /* what the replies of the reads under way may take unasked */
+    size_t looked;            /* what rights_look() has done in this turn: names times patterns */
     unsigned savepoints_left; /* so many transactions go with a savepoint: one failed lately */
 
     struct line *lines;   /* lease/line.c: those who wait, a uthash by resource */

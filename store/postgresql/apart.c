@@ -189,6 +189,12 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
             reach_good(reach);
             return true;
         }
+        if (ended == PG_UNKNOWN) { /* and nobody will know any more: it is not done again */
+            pg_roll_back(txn);
+            reach_note(reach);
+            reach_fail(reach, op);
+            return true;
+        }
         txn->stop = PG_FAILED;
     }
     enum pg_stop stop = txn->stop;

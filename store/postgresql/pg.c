@@ -459,14 +459,19 @@ static bool end_silent(struct pg *pg)
 
 bool pg_connect(struct pg *pg)
 {
-    /* What the URI says comes last, and so has the word, but for the first ones' encoding. */
-    const char *const keys[] = {"fallback_application_name", "connect_timeout",
-                                "keepalives_idle",           "keepalives_interval",
-                                "keepalives_count",          "tcp_user_timeout",
-                                "target_session_attrs",      "dbname",
-                                "client_encoding",           NULL};
-    const char *const values[] = {pg->name,
-                                  CONNECT_SECONDS,
+    /* What the URI says has the word over what comes before it. By the name of a connection others
+     * know what it is (blockers.h, kept_out.h). */
+    const char *const keys[] = {"connect_timeout",
+                                "keepalives_idle",
+                                "keepalives_interval",
+                                "keepalives_count",
+                                "tcp_user_timeout",
+                                "target_session_attrs",
+                                "dbname",
+                                "client_encoding",
+                                "application_name",
+                                NULL};
+    const char *const values[] = {CONNECT_SECONDS,
                                   "5",
                                   "2",
                                   "3",
@@ -474,6 +479,7 @@ bool pg_connect(struct pg *pg)
                                   strchr(pg->uri, ',') != NULL ? "read-write" : "any",
                                   pg->uri,
                                   "UTF8",
+                                  pg->name,
                                   NULL};
 
     pg_drop(pg);

@@ -355,3 +355,12 @@ def test_each_change_of_stockades_tables_is_named_and_stops_writes(rig, database
         assert isinstance(told, ReplyError) and told.code == "STORE", said
         database.sql(undo, user=SUPERUSER)
     wait_until(lambda: writes(client), "it goes on", 15)
+
+
+def test_connections_have_their_own_names_whatever_the_uri_says(rig, database):
+    """Daemons know each other's connections by them."""
+    joint = "&" if "?" in database.uri else "?"
+    rig.daemon(store=f"{database.uri}{joint}application_name=ops")
+    names = database.sql("SELECT DISTINCT application_name FROM pg_stat_activity WHERE pid <>"
+                         " pg_backend_pid() AND datname = current_database()", user=SUPERUSER)
+    assert names and all(name.startswith("stockade ") for name, in names), names
