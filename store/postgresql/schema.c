@@ -93,8 +93,9 @@ static bool take_steps(struct pg *pg, int64_t version)
 }
 
 /* A step waits for transactions that are open on our tables, a program's that has presented a token
- * among them, and all others wait behind the step. So it waits for a moment only, and of all who
- * try one does so in a second: this is under the lock. */
+ * among them, and all others wait behind the step. So it waits for a moment only, for each lock
+ * that it takes, while it has those before; and of all who try one does so in a second: this is
+ * under the lock. */
 static void stand_back(struct pg *pg)
 {
     char holder[PG_HOLDER_MAX];
