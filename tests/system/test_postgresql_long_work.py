@@ -148,7 +148,8 @@ def test_whom_a_restore_waits_for_in_vain_is_told(rig, ops, database):
     ops.do("backup", ops.copy, store=database.uri)
     prepare(database.server, database.name, "held", token)
     ops.refuse("restore", ops.copy, store=database.uri,
-               said="lock on the store for 10 s: prepared transaction nightly, user postgres .COMMIT")
+               said="lock on the store for 10 s: prepared transaction nightly, user "
+                    "postgres .COMMIT")
     database.sql("ROLLBACK PREPARED 'nightly'", user=SUPERUSER)
     ops.do("restore", ops.copy, store=database.uri)
 
