@@ -54,7 +54,9 @@ PROGRAM = ("-c statement_timeout=0 -c default_transaction_read_only=off -c role=
            " -c restrict_nonsystem_relation_kind=")
 
 # What makes a server slow, and is gone over one by one: what it logs, waits and new processes.
-SLOW = re.compile(r"log_|debug_|trace_|client_min_messages|commit_|force_parallel|.*_cost|.*_stats")
+# And check_function_bodies = off, which would hide what plpgsql.extra_errors does to a new store.
+SLOW = re.compile(r"check_function_bodies|log_|debug_|trace_|client_min_messages|commit_|"
+                  r"force_parallel|.*_cost|.*_stats")
 # What libpq shows of a server that is told to talk, while it connects.
 NOTICES = re.compile(r"^(DEBUG|LOG|NOTICE|WARNING|INFO|DETAIL|HINT|CONTEXT|LOCATION):.*\n|"
                      r"^[\t!].*\n", re.M)
