@@ -123,7 +123,7 @@ static const struct rule {
     {AUDIT_WARNING, "SELECT NULL::bytea, 'max_prepared_transactions = ' || setting"
                     " || ': a prepared transaction keeps its row locks after its session has"
                     " ended' FROM pg_settings WHERE name = 'max_prepared_transactions'"
-                    " AND setting::int > 0"},
+                    " AND setting <> '0'"},
     {AUDIT_WARNING, "SELECT NULL::bytea, 'the prepared transaction ' || quote_literal(gid)"
                     " || ' of ' || quote_literal(owner) || ' is open since '"
                     " || date_trunc('second', prepared) FROM pg_prepared_xacts"
