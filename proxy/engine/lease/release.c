@@ -167,7 +167,7 @@ static void on_retired(struct store_op *op)
 
     release->error = op->error;
     release->ended &= release->error == STK_OK; /* `run` has said so before the commit */
-    if (release->error != STK_OK || !release->ended) {
+    if (!release->ended) {
         end_unchanged(release);
         return;
     }

@@ -280,6 +280,24 @@ SERVICE_TEST(of_several_locks_that_nobody_can_be_told_of_all_go_back)
     assert_says(world, 2, TAKE_TWO("v-2 60000"), ":2\r\n");
 }
 
+/* All are free, and another daemon has one before it is asked for: what was taken goes back, counts
+ * for nothing, and its value stands for what is taken next. */
+SERVICE_TEST(several_of_which_another_daemon_takes_one_in_between_go_back)
+{
+    lease_service_set_late(world->service, 50);
+    world_send(world, 1, TAKE_TWO("v-1 60000"));
+    world_pass(world, 110);
+    assert_int_equal(asked_elsewhere(world, LEASE_GRANT, "s", 0, 2000), LEASE_GRANTED);
+    world_pass(world, 300);
+    lease_service_set_late(world->service, 0);
+    assert_heard(world, 1, NO);
+    assert_says(world, 2, "EXISTS lock:r", NO);
+    assert_int_equal(world_counter(world, "locks_unpresented"), 0);
+    world_pass(world, 3000);
+    assert_says(world, 1, TAKE_TWO("v-1 1000"), ":2\r\n");
+    assert_says(world, 2, "FENCEDALL 2 r v-1 s v-1 SET r 1", OK);
+}
+
 SERVICE_TEST(several_locks_of_which_one_ran_out_on_the_way_are_not_taken)
 {
     lease_service_set_late(world->service, 30);
