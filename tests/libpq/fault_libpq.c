@@ -416,12 +416,14 @@ static int get_data(PGconn *conn, char **data, int async)
 static PGconn *connect_to(const char *const *keys, const char *const *values, int expand)
 {
     static const char *const nowhere_keys[] = {"host", NULL}, *const nowhere[] = {"/nowhere", NULL};
-    bool ours = strncmp(values[0], "stockade", 8) == 0;
+    size_t at = 0;
+    while (strcmp(keys[at], "application_name") != 0)
+        check(keys[++at] != NULL);
+    bool ours = strncmp(values[at], "stockade", 8) == 0;
     struct connection made = {.ours = ours,
-                              .counted = ours && strcmp(values[0], "stockade watch") != 0};
+                              .counted = ours && strcmp(values[at], "stockade watch") != 0};
     enum libpq_fault fault;
 
-    check(strcmp(keys[0], "fallback_application_name") == 0);
     made.conn = strikes(&made, AT_CONNECT, &fault)
                     ? shim.real.PQconnectdbParams(nowhere_keys, nowhere, 0)
                     : shim.real.PQconnectdbParams(keys, values, expand);
