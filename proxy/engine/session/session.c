@@ -658,9 +658,15 @@ bool session_admits(struct session *session, struct request *request)
     return false;
 }
 
+/* Is not everything allowed, so that it has to be looked at? */
+static inline bool is_restricted(const struct session *session)
+{
+    return session->rights != NULL && !session->rights->all;
+}
+
 bool session_looks_on(struct session *session, struct request *request)
 {
-    if (session->rights == NULL || rights_look(session->rights, request))
+    if (!is_restricted(session) || rights_look(session->rights, request))
         return false;
     list_remove(&session->changed);
     list_append(&session->engine->deferred, &session->changed);
@@ -672,7 +678,8 @@ static bool start_next(struct session *session)
 {
     struct request *request = session->next;
 
-    if (!may_start(session, request) || (!request->queued && session_looks_on(session, request)))
+    if (!may_start(session, request) ||
+        (is_restricted(session) && !request->queued && session_looks_on(session, request)))
         return false;
     if (session->input_ended && request->command->abandon != NULL) {
         session_kill(session); /* as session_input_ended says */
@@ -695,7 +702,7 @@ static bool start_next(struct session *session)
         request_finish(request);
         return true;
     }
-    if (session->rights != NULL && !session->rights->all)
+    if (is_restricted(session))
         request_take_rights(request, session->rights); /* which the store's threads may ask */
     if (may_be_administration(request) && !audit_administration(session, request))
         return true;
