@@ -111,8 +111,8 @@ struct store_stats {
     bool writer_rests, reader_rests; /* the thread has nothing to do */
     enum store_state state;
     char why[STORE_WHY_MAX]; /* of the state, for people; empty: STORE_FINE */
-    char
-        guard[STORE_WHY_MAX]; /* which guard is broken, and how, for people; empty: none is known */
+    /* Which guard is broken, and how, for people; empty: none is known to be. */
+    char guard[STORE_WHY_MAX];
 };
 
 /* What a store does; call it by the names below. */

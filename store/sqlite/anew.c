@@ -48,7 +48,7 @@ enum stk_error anew_begin(struct transaction *txn, struct anew *anew)
     return transaction_run(txn, STATEMENT_FILE_ANEW);
 }
 
-static enum stk_error raise(struct transaction *txn, struct anew *anew)
+static enum stk_error go_on_from_time(struct transaction *txn, struct anew *anew)
 {
     int64_t known = 0, told = txn->told.id != 0 ? txn->told.fence.token : 0;
 
@@ -100,7 +100,7 @@ enum stk_error anew_open(struct transaction *txn, struct anew *anew)
     signs.other |= place.elsewhere && !place.unnoted && !signs.rebooted;
     anew->why = anew_why(&signs);
     anew->ended = anew_ends_all(&signs) ? 0 : -1;
-    if (anew->why != NULL && raise(txn, anew) != STK_OK)
+    if (anew->why != NULL && go_on_from_time(txn, anew) != STK_OK)
         return STK_STORE;
     anew->noted = place.differs;
     if (place.differs && place_note(txn->db, txn->db) != SQLITE_OK)
@@ -143,7 +143,7 @@ enum stk_error anew_follow(struct transaction *txn, struct anew *anew)
     if (!lost)
         return STK_OK;
     anew->why = "another program has put older contents into this file";
-    return raise(txn, anew);
+    return go_on_from_time(txn, anew);
 }
 
 void anew_tell(const struct anew *anew, const char *path, const struct log *log)

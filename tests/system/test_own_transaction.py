@@ -196,7 +196,7 @@ def test_a_lease_outlives_its_ttl_while_its_holders_sql_runs(rig, request, store
     daemon = rig.daemon("--sql-time-limit", "20000", **options)
     other = daemon.client()
     other("SQL", "CREATE TABLE done(n int)")
-    with connect(daemon, timeout=20) as python, python.lease("s", ttl=0.3) as lease:
+    with connect(daemon, timeout=20) as python, python.lease("s", ttl=TTL_MS / 1000) as lease:
         work = Beside(lambda: python.sql(LONG[store], leases=[lease]))
         while work.is_alive():
             assert other.ask("ACQUIRE", "s", 1000) is None

@@ -88,8 +88,8 @@ static bool queue(struct request *request)
     struct multi *multi = session->multi;
 
     size_t before = session->queued_bytes;
-    if (request->looked == 0 &&
-        !plan_queued(multi, request)) /* what it may is judged by its plan */
+    /* What it may is judged by its plan, which is made once. */
+    if (request->looked == 0 && !plan_queued(multi, request))
         request->plan.refused = true;
     if (session_looks_on(session, request))
         return false;

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What holds: no temporary objects that a connection keeps change what later statements mean, and
+-- No temporary object stays on a connection, where it would change what later statements mean; and
 -- guards stay on the table and the column that they were put on. Released steps are never edited
 -- (schema.c).
 
