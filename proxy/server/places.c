@@ -9,6 +9,9 @@
 
 /* Longer than libmicrohttpd lets a silent connection be, which a request may end late. */
 enum { REQUEST_MS = 20000, TICK_MS = 500 };
+/* Whoever has just come is given time for a first request, as far as others can make room: those
+ * that send one request behind the other, and read nothing, always have a newer step. */
+enum { NEWCOMER_MS = 1000 };
 
 enum state { AWAITED, ANSWERED, KEPT, ENDED };
 
@@ -27,6 +30,7 @@ struct place {
     struct places *places;
     enum state state;
     uint64_t until_ms; /* AWAITED */
+    bool asked;        /* a request has arrived */
     void (*end)(void *context);
     void *context;
 };
@@ -69,6 +73,7 @@ static bool step(struct place *place, enum state state)
     places->kept -= place->state == KEPT;
     places->kept += state == KEPT;
     place->state = state;
+    place->asked |= state != AWAITED;
     list_remove(&place->link);
     if (state != KEPT)
         list_append(&places->steps, &place->link);
@@ -97,15 +102,27 @@ void place_keep(struct place *place)
     check(place->places->kept <= place->places->kept_max);
 }
 
+/* Whose step has taken the longest, newcomers aside. There is one that is not KEPT. */
+static struct place *longest(const struct places *places)
+{
+    uint64_t now_ms = uv_now(places->timer.loop);
+
+    check(!list_empty(&places->steps)); /* kept_max leaves some that are not KEPT */
+    for (struct list *at = places->steps.next; at != &places->steps; at = at->next) {
+        struct place *place = list_entry(at, struct place, link);
+        if (place->asked || place->until_ms <= now_ms + REQUEST_MS - NEWCOMER_MS)
+            return place;
+    }
+    return list_entry(places->steps.next, struct place, link);
+}
+
 struct place *place_take(struct places *places, void (*end_connection)(void *context),
                          void *context)
 {
     struct place *place = mem_zalloc(sizeof *place);
 
-    if (places->taken == places->max) { /* kept_max leaves some that are not KEPT */
-        check(!list_empty(&places->steps));
-        end(list_entry(places->steps.next, struct place, link));
-    }
+    if (places->taken == places->max)
+        end(longest(places));
     places->taken++;
     places->count++;
     *place = (struct place){.places = places, .end = end_connection, .context = context};

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The places of the admin address: one for each connection, so many at most. Whoever comes finds
  * one: where all are taken, the connection whose step has taken the longest is ended, be it silent,
- * or slow to ask, or slow to read. Only those that wait for the daemon itself keep theirs, and some
- * places are never theirs.
+ * or slow to ask, or slow to read; one that has come within the last second is spared while there
+ * are others. Only those that wait for the daemon itself keep theirs, and some places are never
+ * theirs.
  *
  *   AWAITED ──▶ ANSWERED ──▶ AWAITED ...      ended to make room, the oldest step first
  *                 │  ▲
