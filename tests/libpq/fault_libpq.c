@@ -74,6 +74,15 @@ const char *libpq_fault_words(enum libpq_fault fault)
     return faults[fault].words;
 }
 
+/* Read one of the counts. */
+static int counted(const int *count)
+{
+    pthread_mutex_lock(&shim.lock);
+    int value = *count;
+    pthread_mutex_unlock(&shim.lock);
+    return value;
+}
+
 void fault_libpq_set(enum libpq_fault fault, int n, bool lasts)
 {
     pthread_mutex_lock(&shim.lock);
@@ -97,10 +106,7 @@ bool fault_libpq_clear(void)
 
 int fault_libpq_trips(void)
 {
-    pthread_mutex_lock(&shim.lock);
-    int trips = shim.trips;
-    pthread_mutex_unlock(&shim.lock);
-    return trips;
+    return counted(&shim.trips);
 }
 
 static void hold(int results, int others)
@@ -113,18 +119,12 @@ static void hold(int results, int others)
 
 int fault_libpq_held(void)
 {
-    pthread_mutex_lock(&shim.lock);
-    int held = shim.results + shim.others;
-    pthread_mutex_unlock(&shim.lock);
-    return held;
+    return counted(&shim.results) + counted(&shim.others);
 }
 
 int fault_libpq_results(void)
 {
-    pthread_mutex_lock(&shim.lock);
-    int results = shim.results;
-    pthread_mutex_unlock(&shim.lock);
-    return results;
+    return counted(&shim.results);
 }
 
 /* NULL: a place for a new one. The lock is held. */
@@ -185,29 +185,12 @@ static PGresult *empty_result(PGconn *conn)
 
 /* Sending. */
 
-/* Does this call go wrong? What comes before it is done. */
-static bool begins(PGconn *conn, enum where where, enum libpq_fault *fault)
-{
-    struct connection *connection = conn != NULL ? find(conn) : NULL;
-    bool struck = connection != NULL && strikes(connection, where, fault);
-
-    if (struck && *fault == LIBPQ_CUT)
-        cut(conn);
-    return struck;
-}
-
-static int ends(PGconn *conn, bool struck, enum libpq_fault fault, int done)
-{
-    struct pollfd writable = {.events = POLLOUT};
-
-    if (struck && fault == LIBPQ_CUT_BEHIND) {
-        writable.fd = shim.real.PQsocket(conn);
-        while (shim.real.PQflush(conn) > 0)
-            (void)poll(&writable, 1, SILENT_MS);
-        cut(conn);
-    }
-    return done;
-}
+struct sending {
+    PGconn *conn;
+    bool struck;
+    enum libpq_fault fault;
+    int done; /* what it returns */
+};
 
 static const char *refusal(enum libpq_fault fault)
 {
@@ -216,108 +199,120 @@ static const char *refusal(enum libpq_fault fault)
                : "DO $$BEGIN RAISE 'deadlock of the test' USING ERRCODE = '40P01'; END$$";
 }
 
-static bool refuses(bool struck, enum libpq_fault fault)
+/* Begin a call, which returns `failed` where it fails. True: it ends here, with sending->done; what
+ * comes before it is done. */
+static bool ends_here(struct sending *sending, PGconn *conn, enum where where, int failed)
 {
-    return struck && (fault == LIBPQ_REFUSED || fault == LIBPQ_PASSING);
+    struct connection *connection = conn != NULL ? find(conn) : NULL;
+
+    *sending = (struct sending){.conn = conn, .done = failed};
+    sending->struck = connection != NULL && strikes(connection, where, &sending->fault);
+    if (!sending->struck)
+        return false;
+    switch (sending->fault) {
+    case LIBPQ_FAILS: return true;
+    case LIBPQ_CUT: cut(conn); return false;
+    case LIBPQ_REFUSED:
+    case LIBPQ_PASSING:
+        sending->done = shim.real.PQsendQueryParams(conn, refusal(sending->fault), 0, NULL, NULL,
+                                                    NULL, NULL, 1);
+        return true;
+    default: return false;
+    }
+}
+
+/* It was `done`. */
+static int end(const struct sending *sending, int done)
+{
+    struct pollfd writable = {.events = POLLOUT};
+
+    if (sending->struck && sending->fault == LIBPQ_CUT_BEHIND) {
+        writable.fd = shim.real.PQsocket(sending->conn);
+        while (shim.real.PQflush(sending->conn) > 0)
+            (void)poll(&writable, 1, SILENT_MS);
+        cut(sending->conn);
+    }
+    return done;
 }
 
 static int send_params(PGconn *conn, const char *text, int count, const Oid *types,
                        const char *const *values, const int *lengths, const int *formats,
                        int format)
 {
-    enum libpq_fault fault = LIBPQ_FAILS;
-    bool struck = begins(conn, AT_STATEMENT, &fault);
+    struct sending sending;
 
-    if (struck && fault == LIBPQ_FAILS)
-        return 0;
-    if (refuses(struck, fault))
-        return shim.real.PQsendQueryParams(conn, refusal(fault), 0, NULL, NULL, NULL, NULL, 1);
-    return ends(
-        conn, struck, fault,
-        shim.real.PQsendQueryParams(conn, text, count, types, values, lengths, formats, format));
+    if (ends_here(&sending, conn, AT_STATEMENT, 0))
+        return sending.done;
+    return end(&sending, shim.real.PQsendQueryParams(conn, text, count, types, values, lengths,
+                                                     formats, format));
 }
 
 static int send_prepared(PGconn *conn, const char *name, int count, const char *const *values,
                          const int *lengths, const int *formats, int format)
 {
-    enum libpq_fault fault = LIBPQ_FAILS;
-    bool struck = begins(conn, AT_STATEMENT, &fault);
+    struct sending sending;
 
-    if (struck && fault == LIBPQ_FAILS)
-        return 0;
-    if (refuses(struck, fault))
-        return shim.real.PQsendQueryParams(conn, refusal(fault), 0, NULL, NULL, NULL, NULL, 1);
-    return ends(conn, struck, fault,
-                shim.real.PQsendQueryPrepared(conn, name, count, values, lengths, formats, format));
+    if (ends_here(&sending, conn, AT_STATEMENT, 0))
+        return sending.done;
+    return end(&sending,
+               shim.real.PQsendQueryPrepared(conn, name, count, values, lengths, formats, format));
 }
 
 static int send_prepare(PGconn *conn, const char *name, const char *text, int count,
                         const Oid *types)
 {
-    enum libpq_fault fault = LIBPQ_FAILS;
-    bool struck = begins(conn, AT_STATEMENT, &fault);
+    struct sending sending;
 
-    if (struck && fault == LIBPQ_FAILS)
-        return 0;
-    if (refuses(struck, fault))
-        return shim.real.PQsendQueryParams(conn, refusal(fault), 0, NULL, NULL, NULL, NULL, 1);
-    return ends(conn, struck, fault, shim.real.PQsendPrepare(conn, name, text, count, types));
+    if (ends_here(&sending, conn, AT_STATEMENT, 0))
+        return sending.done;
+    return end(&sending, shim.real.PQsendPrepare(conn, name, text, count, types));
 }
 
 static int send_describe(PGconn *conn, const char *portal)
 {
-    enum libpq_fault fault = LIBPQ_FAILS;
-    bool struck = begins(conn, AT_STATEMENT, &fault);
+    struct sending sending;
 
-    if (struck && fault == LIBPQ_FAILS)
-        return 0;
-    if (refuses(struck, fault))
-        return shim.real.PQsendQueryParams(conn, refusal(fault), 0, NULL, NULL, NULL, NULL, 1);
-    return ends(conn, struck, fault, shim.real.PQsendDescribePortal(conn, portal));
+    if (ends_here(&sending, conn, AT_STATEMENT, 0))
+        return sending.done;
+    return end(&sending, shim.real.PQsendDescribePortal(conn, portal));
 }
 
 static int send_query(PGconn *conn, const char *text)
 {
-    enum libpq_fault fault = LIBPQ_FAILS;
-    bool struck = begins(conn, AT_STATEMENT, &fault);
+    struct sending sending;
 
-    if (struck && fault == LIBPQ_FAILS)
-        return 0;
-    return ends(conn, struck, fault,
-                shim.real.PQsendQuery(conn, refuses(struck, fault) ? refusal(fault) : text));
+    if (ends_here(&sending, conn, AT_STATEMENT, 0))
+        return sending.done;
+    return end(&sending, shim.real.PQsendQuery(conn, text));
 }
 
 static int send_sync(PGconn *conn)
 {
-    enum libpq_fault fault = LIBPQ_FAILS;
-    bool struck = begins(conn, AT_SYNC, &fault);
+    struct sending sending;
+    bool ends = ends_here(&sending, conn, AT_SYNC, 0);
 
     pthread_mutex_lock(&shim.lock);
     shim.trips += shim.sprung && conn != NULL && find_unlocked(conn)->counted;
     pthread_mutex_unlock(&shim.lock);
-    if (struck && fault == LIBPQ_FAILS)
-        return 0;
-    return ends(conn, struck, fault, shim.real.PQpipelineSync(conn));
+    return ends ? sending.done : end(&sending, shim.real.PQpipelineSync(conn));
 }
 
 static int put_data(PGconn *conn, const char *data, int len)
 {
-    enum libpq_fault fault = LIBPQ_FAILS;
-    bool struck = begins(conn, AT_SYNC, &fault);
+    struct sending sending;
 
-    if (struck && fault == LIBPQ_FAILS)
-        return -1;
-    return ends(conn, struck, fault, shim.real.PQputCopyData(conn, data, len));
+    if (ends_here(&sending, conn, AT_SYNC, -1))
+        return sending.done;
+    return end(&sending, shim.real.PQputCopyData(conn, data, len));
 }
 
 static int put_end(PGconn *conn, const char *failure)
 {
-    enum libpq_fault fault = LIBPQ_FAILS;
-    bool struck = begins(conn, AT_SYNC, &fault);
+    struct sending sending;
 
-    if (struck && fault == LIBPQ_FAILS)
-        return -1;
-    return ends(conn, struck, fault, shim.real.PQputCopyEnd(conn, failure));
+    if (ends_here(&sending, conn, AT_SYNC, -1))
+        return sending.done;
+    return end(&sending, shim.real.PQputCopyEnd(conn, failure));
 }
 
 /* Reading. */
