@@ -329,6 +329,22 @@ WORLD_TEST(a_release_that_overtakes_a_renewal_leaves_no_lock_behind)
     assert_says(world, 3, "ACQUIRE k 100", GRANT(2, 100));
 }
 
+/* Of the other daemon's REVOKE this one hears nothing, and knows only what the store says. */
+WORLD_TEST(a_renewal_that_another_daemon_has_overtaken_is_not_confirmed)
+{
+    struct world *twin = world_add_twin(world);
+
+    assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
+    lease_service_lose_news(world->service, true);
+    lease_service_set_late(world->service, -1);
+    world_send(world, 1, "RENEW k 1 60000"); /* its answer is held back */
+    world_send(twin, 1, "REVOKE k");
+    lease_service_set_late(world->service, 0);
+    world_settle(world);
+    assert_heard_begins(world, 1, "-STALE ");
+    assert_says(world, 3, "ACQUIRE k 100", GRANT(2, 100));
+}
+
 WORLD_TEST(too_many_waiters_are_told_busy)
 {
     world_renew(world, &(struct engine_options){.limits = {.things = {[ACCOUNT_WAITERS] = 2}}});
