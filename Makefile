@@ -124,7 +124,7 @@ javadoc: $(JAVA_SOURCES) ## write the Java package's pages to build/javadoc
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' \
-	    $(filter Makefile %.mk,$(MAKEFILE_LIST)) | expand -t 18
+	    $(filter Makefile %.mk,$(MAKEFILE_LIST)) | expand -t 24
 
 setup: ## install what the build, the demo and the tests need (Debian)
 	@tools/setup --tests

@@ -1,29 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tests/mutants/run judges the tests; here it is judged, on a made-up tree of one file."""
+"""tests/mutants/run and random judge the tests; here they are judged, on a made-up tree."""
 
 import re
 import subprocess
+import sys
 
 import pytest
 
 from harness.limits import REPO
 
+sys.path.insert(0, str(REPO / "tests/mutants"))
+from slips import slips_of  # noqa: E402
+
 pytestmark = pytest.mark.interpreted
 
 MAKEFILE = """\
 BUILD ?= build
-.PHONY: all sim
+CC = gcc
+.PHONY: all sim tests
 all: ;
+tests: $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/*_test.c))
 $(BUILD)/obj/%.o: %.c
 \t@mkdir -p $(@D)
-\tgcc -O0 -c -o $@ $<
+\t$(CC) -O0 $(CFLAGS) -c -o $@ $<
 $(BUILD)/daemon.a: $(BUILD)/obj/fence/sum.o
 \t@rm -f $@
 \tar rcs $@ $^
 $(BUILD)/fault_shim.so: ; @mkdir -p $(@D); touch $@
 $(BUILD)/tests/unit/%: tests/unit/%.c $(BUILD)/daemon.a
 \t@mkdir -p $(@D)
-\tgcc -O0 -o $@ $^
+\t$(CC) -O0 -o $@ $^
 sim: $(BUILD)/tests/unit/sum_test
 \t$<
 \t@echo "$(RUNS) passed, 0 failed"
@@ -156,3 +162,118 @@ def test_what_does_not_fit_fails_also_where_a_sample_leaves_it_out(tree):
                              options=["--sample", "2"])
     assert status == 1 and re.search("^DOES NOT APPLY .*gone", output), output
     assert output.endswith("\n2 passed, 1 failed\n"), output
+
+
+def slips(body):
+    """What can be made of a function with this body: {(kind, its lines then)}."""
+    text = f"int f(int n)\n{{\n{body}\n}}"
+    return {(slip.kind, slip.new) for slip in slips_of("fence/f.c", text)}
+
+
+# Of each kind of line, all that can be made of it.
+SLIPS = [
+    ("if (n < 7) return true;",
+     {("comparison", "if (n <= 7) return true;"), ("number", "if (n < 6) return true;"),
+      ("number", "if (n < 8) return true;"), ("branch", "if ((n < 7) || true) return true;"),
+      ("branch", "if ((n < 7) && false) return true;"), ("return", "if (n < 7) return false;")}),
+    ("return a && !b(n);",
+     {("logic", "return a || !b(n);"), ("not", "return a && b(n);"), ("return", "return 0;")}),
+    ("list->put(n, at->end, \"a, (b\");",
+     {("call", ";"), ("arguments", "list->put(at->end, n, \"a, (b\");")}),
+    ("(void)put(n, n);", {("call", ";")}),
+    ("at->end[0].last |= n;",
+     {("assignment", ";"), ("number", "at->end[1].last |= n;")}),
+    ("at->count++;", {("assignment", ";")}),
+    ("while (n) step(n);", {("call", "while (n) ;")}),
+    ("char room[8], *end = room;", set()),
+    ("/* if (n < 1) */ // n == 2\n#define N (1 < 2) \\\n  && 3", set()),
+    ("check(n > 0); log_info(log, \"%d\", n + 1); free(at); pthread_mutex_lock(&lock);", set()),
+    ("return 0;", {("number", "return 1;")}),
+    ("x = 1; /* LCOV_EXCL_LINE: no test can */", set()),
+]
+
+
+@pytest.mark.parametrize("body, made", SLIPS)
+def test_of_a_line_these_slips_can_be_made(body, made):
+    assert slips(body) == made
+
+
+def test_a_slip_changes_what_it_says_and_no_more():
+    text = "int f(int n)\n{\n    return n <\n        5;\n}\n"
+    number = [slip for slip in slips_of("fence/f.c", text) if slip.kind == "number"]
+    assert [slip.planted(text) for slip in number] == [text.replace("5", new) for new in "46"]
+    assert {slip.line for slip in slips_of("fence/f.c", text)} == {3, 4}
+
+
+REACHED = """\
+void idle(void) {}
+int sum(int n)
+{
+    int s = 3;
+    idle();
+    s += n;
+    return s;
+}
+int mood(void)
+{
+    return 1;
+}
+int unused(int n)
+{
+    return n > 0 ? 1 : 0;
+}
+"""
+MOODY = "int mood(void); int main(void) { return mood() + 1; }\n"
+EQUIVALENT = "fence/sum.c\tidle();\t;\tit does nothing\n"
+
+
+@pytest.fixture
+def reached(tree):
+    """sum() is reached by its test, mood() by one that fails without a defect, too."""
+    (tree / "fence/sum.c").write_text(REACHED)
+    (tree / "tests/unit/moody_test.c").write_text(MOODY)
+    (tree / "tests/system/test_sum.py").unlink()
+    return tree
+
+
+def random_mutants(tree, *options):
+    done = subprocess.run([REPO / "tests/mutants/random", "--tree", tree, "--seed", "7", *options],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=50)
+    return done.returncode, done.stdout
+
+
+def tried(output):
+    return set(re.findall(r"^(?:caught|SURVIVED) .* s  (\S+ \w+)", output, re.M))
+
+
+def test_random_defects_are_put_into_lines_that_tests_reach_and_what_survives_is_told(reached):
+    status, output = random_mutants(reached)
+    lines = [int(re.search(r":(\d+) ", what)[1]) for what in tried(output)]
+    assert sorted(lines) == [4, 5, 6, 7, 11], output
+    assert re.search(r"^caught .*fence/sum.c:7 return \[unit sum_test\]$", output, re.M), output
+    assert "unit moody_test fails without a defect" in output
+    assert status == 1 and output.endswith("report.md\n3 passed, 2 failed\n"), output
+    report = (reached / "build/mutants-random/7/report.md").read_text()
+    assert "| fence | 5 | 3 | 60 % |" in report
+    assert "-    idle();\n+    ;\n" in report and "Passed: unit sum_test.\n" in report
+    assert EQUIVALENT.replace("it does nothing", "WHY") in report
+    for root in (reached, reached / "build/mutants-random/copies/1"):
+        assert (root / "fence/sum.c").read_text() == REACHED
+
+
+def test_a_seed_draws_the_same_again_where_lines_have_moved_but_for_what_is_equivalent(reached):
+    _, first = random_mutants(reached)
+    (reached / "fence/sum.c").write_text("/* new */\n" + REACHED)
+    (reached / "tests/mutants").mkdir()
+    (reached / "tests/mutants/equivalent.tsv").write_text("# why\n" + EQUIVALENT)
+    status, second = random_mutants(reached)
+    assert status == 1 and second.endswith("\n3 passed, 1 failed\n"), second
+    moved = {re.sub(r"\d+", lambda line: str(int(line[0]) + 1), what) for what in tried(first)}
+    assert tried(second) == moved - {"fence/sum.c:6 call"}
+
+
+def test_an_equivalent_that_fits_no_more_fails(reached):
+    (reached / "tests/mutants").mkdir()
+    (reached / "tests/mutants/equivalent.tsv").write_text(EQUIVALENT.replace("idle", "busy"))
+    status, output = random_mutants(reached, "--count", "1")
+    assert status == 1 and "fence/sum.c has no such lines any more: busy();" in output, output
