@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/check.h"
 #include "fence/base/json.h"
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
@@ -203,6 +204,9 @@ void history_free(struct history *history)
         drop_grant(history, list_entry(link, struct history_grant, of_all));
     while ((link = list_pop(&history->refusals.all)) != NULL)
         drop_refusal(history, list_entry(link, struct history_refusal, of_all));
+    /* What an entry took, it has given back: else the bound on all of them would drift. */
+    check(history->grants.count == 0 && history->grants.bytes == 0);
+    check(history->refusals.count == 0 && history->refusals.bytes == 0);
     table_free(&history->resources);
     free(history);
 }

@@ -385,6 +385,24 @@ HISTORY_TEST(long_names_make_room_earlier)
     assert_int_equal(history_refusals_count(fixture->history), 1);
 }
 
+/* Also of one that was taken back, whose reason is forgotten. */
+HISTORY_TEST(a_reason_takes_room_for_as_long_as_its_entry_is_there)
+{
+    static char why[200];
+    static struct history_grant *minded[50];
+    struct bytes reason = {why, sizeof why};
+
+    for (int64_t i = 0; i < 50; i++) {
+        granted(fixture, bytes_of("k"), i + 1, &minded[i]);
+        history_ended(fixture->history, minded[i], HISTORY_REVOKED, reason);
+        if (i % 2 == 0)
+            continue;
+        assert_true(history_resumed(fixture->history, bytes_of("k"), i + 1, 1000, &minded[i]));
+        history_ended(fixture->history, minded[i], HISTORY_RELEASED, bytes_of(""));
+        assert_int_equal(history_grants_count(fixture->history), i == 1 ? 2 : 3);
+    }
+}
+
 /* Even where it alone is more than there is room for. */
 HISTORY_TEST(the_newest_entry_stays)
 {
