@@ -148,6 +148,30 @@ RIG_TEST(what_a_dead_master_is_owed_goes_to_who_serves_the_slot)
     service_free(second);
 }
 
+/* The map is asked for again and again, also where nobody was there to be asked for a while. */
+RIG_TEST(a_map_that_has_changed_while_all_masters_were_away_is_taken)
+{
+    enum { PAST_REFRESH_MS = 500 };
+    struct service *first = whole_node_new(), *second = redis_node_new();
+
+    rig_open(rig, "redis+cluster://127.0.0.1:%d,127.0.0.1:%d?timeout_ms=5000", first->port,
+             second->port);
+    rig_until(rig, rig_up(rig));
+    service_kill(first);
+    service_kill(second);
+    rig_until(rig, rig_call(rig, LEASE_QUERY, "", 0).answer == LEASE_DOWN); /* asks for the map */
+    struct deadline begun = deadline_in(0);
+    while (deadline_spent_ms(&begun) < PAST_REFRESH_MS)
+        rig_turn(rig);
+    service_start(second);
+    redis_do(second, "CLUSTER ADDSLOTSRANGE 0 %d", SLOTS - 1);
+    rig_until(rig, rig_up(rig));
+    assert_answer(rig_grant(rig, ann, 0), LEASE_GRANTED, 1);
+    rig_close(rig);
+    service_free(first);
+    service_free(second);
+}
+
 RIG_TEST(a_call_that_is_redirected_while_it_closes_is_answered)
 {
     struct service *node = whole_node_new();

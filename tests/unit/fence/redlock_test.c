@@ -307,6 +307,32 @@ MASTERS_TEST(a_quorum_that_is_always_too_late_is_left_to_the_caller)
     masters_pass(masters, SOON_MS);
 }
 
+/* One timer wakes them all, each at its own time. */
+MASTERS_TEST(all_rounds_that_pause_at_once_are_answered)
+{
+    enum { ROUNDS = 8 };
+    struct asked asked[ROUNDS];
+    char names[ROUNDS][16];
+
+    set_late(masters, 0, 4, 97);
+    for (int i = 0; i < ROUNDS; i++) {
+        snprintf(names[i], sizeof names[i], "sku:%d", i);
+        asked[i] = grant(ann, 5);
+        asked[i].call.resource = bytes_of(names[i]);
+        asked[i].call.ttl_ms = 100;
+        ask(masters, 0, &asked[i]);
+    }
+    masters_pass(masters, 98);
+    set_late(masters, 0, 4, 0);
+    for (int i = 0; i < ROUNDS; i++)
+        assert_false(asked[i].answered);
+    masters_pass(masters, SOON_MS);
+    for (int i = 0; i < ROUNDS; i++) {
+        assert_int_equal(asked[i].times, 1);
+        assert_int_equal(asked[i].call.answer, LEASE_GRANTED);
+    }
+}
+
 /* The owner asks again before a late master has answered the first time. */
 MASTERS_TEST(what_a_late_master_grants_is_not_taken_from_the_owners_next_try)
 {
