@@ -3,16 +3,18 @@
 servers that are gone, silent, or empty again."""
 
 import itertools
+import pathlib
 import re
 import socket
 
 import pytest
 
 from harness.deployment import granted_again, token_when_up
-from harness.false_zookeeper import FalseZooKeeper
+from harness.false_zookeeper import (AUTH, CREATES, DELETE, EXPIRED, LIST, SESSION, SET,
+                                     FalseZooKeeper)
 from harness.leases import (AT_ONCE_SECONDS, PROMPT_SECONDS, SILENT_SECONDS, assert_holder_writes,
                             assert_leasedown, assert_rising, await_up, hand_over)
-from harness.limits import Stopwatch, patience, wait_until
+from harness.limits import Stopwatch, patience, wait_until, within
 from harness.load import Load
 from harness.ports import free_port
 from harness.resp import Push, ReplyError
@@ -265,8 +267,81 @@ def test_a_node_of_another_name_than_was_asked_for_is_leasedown(rig, false_serve
     assert client.token("r") > 0
 
 
-def test_servers_that_are_slow_to_take_a_session_back_are_given_time(rig, false_server):
+HEADER = pathlib.Path("/usr/include/zookeeper/zookeeper.h")
+ERRORS = {name: int(code) for name, code in
+          re.findall(r"^\s+(Z\w+) = (-\d+),", HEADER.read_text(encoding="utf-8"), re.M)}
+
+
+def test_each_error_of_each_request_is_told_and_leaves_nothing_behind(rig, false_server):
+    """Whatever the code: who asks is told at once, and all is as before when it is over."""
     client = reached(rig.daemon(lease=false_server.uri)).client()
+    assert len(ERRORS) > 25
+    for name, code in ERRORS.items():
+        for kinds in (LIST, CREATES, (SET,), (DELETE,)):
+            key = f"{name}/{kinds[0]}"
+            token = client.token(key)
+            false_server.errors = dict.fromkeys(kinds, code)
+            with within(patience(AT_ONCE_SECONDS)):
+                new = client.ask("ACQUIRE", key + "/new", 60000)
+                renewed = client.ask("RENEW", key, token, 60000)
+                assert client("RELEASE", key, token) == 0, "the store knows it"
+            for reply in (new, renewed):
+                if isinstance(reply, ReplyError):
+                    assert re.fullmatch(r"LEASEDOWN \w.*", reply.text), (key, reply.text)
+            assert (kinds in (LIST, CREATES)) == isinstance(new, ReplyError), (key, new)
+            assert kinds != (SET,) or isinstance(renewed, ReplyError), (key, renewed)
+            false_server.errors = {}
+            assert token_when_up(client, key) > token
+
+
+def test_answers_may_come_byte_by_byte(rig, false_server):
+    false_server.pieces = 1
+    client = reached(rig.daemon(lease=false_server.uri)).client()
+    token = client.token("r")
+    client.renew("r", token, 60000)
+    assert client("RELEASE", "r", token) == 0
+    assert client.token("r") > token
+
+
+def test_an_answer_that_ends_too_early_is_leasedown(rig, false_server):
+    """Wherever it ends: before its header is whole, and behind that."""
+    client = reached(rig.daemon(lease=false_server.uri)).client()
+    for length in (0, 4, 15, 16, 17, 20, 24, 60):
+        false_server.ends_at = length
+        assert_leasedown(client, f"r{length}", SILENT_SECONDS)
+        false_server.ends_at = None
+        assert token_when_up(client, f"r{length}") > 0
+
+
+def test_a_login_that_is_refused_is_leasedown_until_it_is_taken(rig, false_server):
+    false_server.errors = {AUTH: ERRORS["ZAUTHFAILED"]}
+    client = rig.daemon(lease=false_server.uri_with("ann:secret@")).client()
+    wait_until(lambda: "authentication failed" in client.info("lease")["lease_service_detail"],
+               "it says why")
+    assert_leasedown(client, "r", AT_ONCE_SECONDS)
+    false_server.errors = {}
+    await_up(client)
+    assert client.token("r") > 0
+    assert set(false_server.logins) == {"ann:secret"}
+
+
+def test_a_session_that_servers_have_forgotten_is_followed_by_another(rig, false_server):
+    client = reached(rig.daemon(lease=false_server.uri)).client()
+    token = client.token("r")
+    false_server.session = EXPIRED
+    false_server.cut()
+    wait_until(lambda: "the session has expired" in client.info("lease")["lease_service_detail"],
+               "it says so")
+    assert_leasedown(client, "r2", AT_ONCE_SECONDS)
+    false_server.nodes.clear()
+    false_server.session = SESSION
+    await_up(client)
+    assert token_when_up(client, "r") > token
+
+
+def test_servers_that_are_slow_to_take_a_session_back_are_given_time(rig, false_server):
+    """And each of its connections logs in."""
+    client = reached(rig.daemon(lease=false_server.uri_with("ann:secret@"))).client()
     assert client.token("r") > 0
     known = len(false_server.connections)
     false_server.session_delay = 1.8
@@ -274,6 +349,8 @@ def test_servers_that_are_slow_to_take_a_session_back_are_given_time(rig, false_
     false_server.await_connection(known + 1)
     await_up(client)
     assert len(false_server.connections) <= known + 3
+    logins = len(false_server.logins)
+    assert client.token("r2") > 0 and logins > known, "the one that is up has logged in, too"
 
 
 @pytest.fixture

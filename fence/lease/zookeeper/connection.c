@@ -188,7 +188,8 @@ static void on_greeted(struct zk_request *request)
         connection->base_made = true;
         zk_connection_make_base(connection);
         greet(connection);
-    } else if (request->rc == ZOK || request->rc > ZAPIERROR) {
+    } else if (request->rc == ZOK || request->rc == ZCONNECTIONLOSS ||
+               request->rc == ZOPERATIONTIMEOUT) {
         greet(connection); /* it went over another connection, or none */
     } else {
         connection->base_made = false;

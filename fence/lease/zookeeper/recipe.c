@@ -211,9 +211,10 @@ void zk_task_abandon(struct zk_task *task, const char *why)
     free(task);
 }
 
+/* Was that the client library, and not ZooKeeper's own word? */
 static bool outcome_unknown(int rc)
 {
-    return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZCLOSING;
+    return (rc != ZOK && rc > ZAPIERROR) || rc == ZCLOSING;
 }
 
 static void fail_with(struct zk_task *task, int rc)

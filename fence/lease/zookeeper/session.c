@@ -89,14 +89,23 @@ static void on_stat(int rc, const struct Stat *stat, const void *data)
 static void keep_text(struct zk_request *request, const char *text, size_t len)
 {
     request->text = mem_zalloc(len + 1);
-    memcpy(request->text, text, len);
+    if (len > 0)
+        memcpy(request->text, text, len);
     request->text_len = len;
+}
+
+/* The client takes an answer that ends too early for a whole one, and hands out NULL for what is
+ * not there. `whole`: all is there that a good answer brings. */
+static int rc_of(int rc, bool whole)
+{
+    return rc == ZOK && !whole ? ZMARSHALLINGERROR : rc;
 }
 
 static void on_data(int rc, const char *value, int len, const struct Stat *stat, const void *data)
 {
     struct zk_request *request = (struct zk_request *)(uintptr_t)data;
 
+    rc = rc_of(rc, value != NULL || len <= 0);
     if (rc == ZOK)
         keep_text(request, value, len < 0 ? 0 : (size_t)len); /* -1: no content at all */
     hand_to_loop(request, rc, stat);
@@ -106,15 +115,26 @@ static void on_created(int rc, const char *path, const struct Stat *stat, const 
 {
     struct zk_request *request = (struct zk_request *)(uintptr_t)data;
 
+    rc = rc_of(rc, path != NULL);
     if (rc == ZOK)
         keep_text(request, path, strlen(path));
     hand_to_loop(request, rc, stat);
+}
+
+static bool are_whole(const struct String_vector *names)
+{
+    bool whole = names->data != NULL || names->count == 0;
+
+    for (int i = 0; i < names->count && whole; i++)
+        whole = names->data[i] != NULL;
+    return whole;
 }
 
 static void on_names(int rc, const struct String_vector *names, const void *data)
 {
     struct zk_request *request = (struct zk_request *)(uintptr_t)data;
 
+    rc = rc_of(rc, rc != ZOK || are_whole(names));
     if (rc == ZOK && names->count > 0) {
         request->names = mem_zalloc((size_t)names->count * sizeof *request->names);
         request->names_count = names->count;
