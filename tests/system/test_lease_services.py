@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from harness.deployment import Deployment, RECOVERED_SECONDS, granted_again
-from harness.leases import PROMPT_SECONDS, assert_rising, cycles, line_up
+from harness.leases import (PROMPT_SECONDS, assert_rising, assert_whole_after_a_cut, cycles,
+                            line_up)
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.resp import Push, ReplyError, refused
 from harness.services import BY_TLS, SERVICES, needed, skipped
@@ -324,6 +325,13 @@ def renewed(client, key, token):
 
 
 # Down and up.
+
+
+@SEPARATE_SERVICES
+def test_after_each_connection_is_cut_releases_wake_others_at_once_again(at, key):
+    there = at.second_daemon()
+    assert_whole_after_a_cut(at.daemon, there, key)
+    there.stop()
 
 
 @contextlib.contextmanager

@@ -6,7 +6,9 @@ import selectors
 
 from harness.deployment import token_when_up
 from harness.limits import Stopwatch, patience, wait_until, within
+from harness.sockets import cut_connections
 
+AT_MOST_SECONDS = 0.4  # for the median of some wake-ups: well under a poll
 PROMPT_SECONDS = 0.8  # for a wake-up: usually far less; a poll would take up to a second
 AT_ONCE_SECONDS = 1.0  # until LEASEDOWN, where the daemon knows that the service is away
 SILENT_SECONDS = 3.0  # where it has to find out
@@ -67,6 +69,37 @@ def hand_over(holder, waiter, key, token, seconds):
         fresh = waiter.read()[0]
     assert fresh > token and watch.seconds < seconds
     return fresh
+
+
+def assert_hand_overs_are_prompt(here, there, key, count=5):
+    """From each daemon to the other. By the median: a machine may stand still for a moment."""
+    for giver, taker in ((here, there), (there, here)):
+        holder, waiter, took = giver.client(), taker.client(), []
+        for number in range(count):
+            token = token_when_up(holder, f"{key}/{number}", 60000, "WAIT", 5000)
+            wait_for(taker, waiter, f"{key}/{number}")
+            with Stopwatch() as watch:
+                assert holder("RELEASE", f"{key}/{number}", token) == 0
+                token = waiter.read()[0]
+            waiter("RELEASE", f"{key}/{number}", token)
+            took.append(watch.seconds)
+        assert sorted(took)[count // 2] < patience(AT_MOST_SECONDS)
+
+
+def assert_whole_after_a_cut(here, there, key, at_once=None):
+    """Two daemons that share leases lose each connection that they have made, to a lease service or
+    a store; once they have others (see cut_connections), news go from one to the other as before.
+    """
+    assert_hand_overs_are_prompt(here, there, key)
+    clients = [daemon.client() for daemon in (here, there)]
+    watched = [client.counter("lease_service_watched") for client in clients]
+    for daemon in (here, there):
+        cut_connections(daemon, at_once)
+    for client in clients:
+        await_up(client)
+    wait_until(lambda: [client.counter("lease_service_watched") for client in clients] == watched,
+               "news arrive again", 10)
+    assert_hand_overs_are_prompt(here, there, key)
 
 
 def await_up(client):
