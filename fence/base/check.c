@@ -12,4 +12,12 @@ void check_failed(const char *file, int line, const char *func, const char *what
             func, what);
     abort();
 }
+
+void check_left(const char *file, int line, const char *func, const char *name, long long count)
+{
+    char what[160];
+
+    snprintf(what, sizeof what, "%s is %lld, and should be 0 by now", name, count);
+    check_failed(file, line, func, what);
+}
 /* LCOV_EXCL_STOP */

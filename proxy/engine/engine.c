@@ -9,6 +9,7 @@
 #include "fence/base/json.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/acl/log.h"
+#include "proxy/engine/counts.h"
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
@@ -85,18 +86,20 @@ void engine_reconfigure(struct engine *engine, const struct engine_options *opti
 void engine_free(struct engine *engine)
 {
     engine->draining = true; /* who leaves the line wakes nobody */
+    counts_check(engine);
     held_free(engine);
     release_free(engine);
     earlier_free(engine->earlier);
     queue_free(engine);
     renewals_free(engine);
-    check(list_empty(&engine->sessions) && engine->requests_open == 0 && engine->lines == NULL);
-    check(engine->strangers.bytes == 0 && engine->replies.bytes == 0 && engine->reads_weight == 0);
+    check(list_empty(&engine->sessions) && engine->lines == NULL && engine->accounts == NULL);
     sweeper_free(engine->sweeper);
     notes_free(engine->notes);
     history_free(engine->history);
     requests_free_spares(engine);
     lock_keys_free(engine);
+    timer_stop(engine, &engine->audit_limit);
+    check(heap_first(&engine->timers) == NULL); /* who sets one stops it */
     heap_free(&engine->timers);
     acl_drop(engine->acl);
     acl_log_free(engine->acl_log);

@@ -574,7 +574,10 @@ void conns_close(struct conns *conns)
 
 void conns_free(struct conns *conns)
 {
-    check(list_empty(&conns->open) && list_empty(&conns->lingering) && conns->writing_count == 0);
+    check(list_empty(&conns->open) && list_empty(&conns->lingering));
+    check_nought("lingering connections", conns->lingering_count);
+    check_nought("writes under way", conns->writing_count);
+    check_nought("handshakes under way", conns->handshakes_count);
     tls_context_free(conns->tls);
     buf_free(&conns->out);
     buf_free(&conns->plain);

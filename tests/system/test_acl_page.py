@@ -121,6 +121,25 @@ def test_logins_are_in_the_audit_once(rig):
         "login_failed", "login"], [(e["event"], e["address"]) for e in events]
 
 
+def test_each_user_s_login_is_in_the_audit_from_each_address(rig):
+    audit = rig.folder / "audit"
+    daemon = with_users(rig, ROOT, SOME, args=("--audit", audit))
+    cells = [(user, address) for user in ("root", "some") for address in ("127.0.0.1", "127.0.0.2")]
+    for user, address in cells * 2:
+        connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(20),
+                                                source_address=(address, 0))
+        connection.request("GET", "/api/state", headers={
+            "Host": "localhost",
+            "Authorization": f"Basic {base64.b64encode(f'{user}:pw'.encode()).decode()}"})
+        assert connection.getresponse().status == 200
+        connection.close()
+    daemon.stop()
+    events = [json.loads(line) for line in audit.read_text().splitlines()]
+    told = [(event["user"], event["address"].partition(":")[0]) for event in events
+            if event["event"] == "login"]
+    assert told == cells
+
+
 def test_crypt_is_asked_beside_the_loop(rig):
     crypted = subprocess.run(["openssl", "passwd", "-6", "pw"], capture_output=True, text=True,
                              check=True, timeout=patience(20)).stdout.strip()

@@ -21,11 +21,15 @@ import threading
 
 import pytest
 
-from harness.limits import BUILD, patience, sanitized, wait_until
+from harness.limits import BUILD, REPO, patience, sanitized, wait_until
 from harness.resp import Closed, ReplyError, encode
 from test_page_api import revoke
 
 FIELDS = ["time_ms", "event", "user", "address", "resource", "token", "code", "reason", "prev"]
+
+
+EVENTS = re.findall(r'^    X\(\w+, "(\w+)"\)',
+                    (REPO / "proxy/engine/audit.h").read_text(), re.M)
 
 
 class Audit:
@@ -138,6 +142,55 @@ def test_each_event_is_a_line_of_the_chain(rig, tool):
     assert_chained(audit.path.read_bytes().splitlines())
     assert audit.path.stat().st_mode & 0o777 == 0o600
     assert f"lines 1 to {len(lines)} " in audit.assert_whole()
+
+
+def test_every_event_that_the_source_names_is_told_and_of_each_user(rig, maintenance):
+    """However many come from one address."""
+    users = rig.folder / "users.acl"
+    users.write_text("user a on >pw ~* +@all -echo\nuser b on >pw ~* +@all -echo\n")
+    users.chmod(0o600)
+    audit = Audit(rig, maintenance, "--acl-file", users,
+                  env={**rig.fault_env(), "FAULT_SHIM_MATCH": "audit.log"})
+    for count, user in enumerate("ab"):
+        client, key = audit.daemon.client(), f"sku:{user}"
+        client.refused("WRONGPASS", "AUTH", user, "wrong")
+        client("AUTH", user, "pw")
+        token = client.token(key, 50)
+        audit.await_event("release", count=2 * count + 1)
+        client.renew(key, token, 60000)
+        client("RELEASE", key, token)
+        client.refused("STALE", "FENCED", token, "SET", key, "v")
+        client.token(key)
+        client("REVOKE", key)
+        client.refused("NOPERM", "ECHO", "m")
+        client("SQL", f"CREATE TABLE {user} (sku TEXT PRIMARY KEY, pieces)")
+        client("GUARD", "CREATE", user, "sku", "sku:")
+    rig.faults.order("sync EIO")
+    audit.daemon.signal(signal.SIGUSR1)
+    rig.faults.await_hit()
+    rig.faults.clear()
+    audit.await_event("gap")
+    maintenance.do("backup", maintenance.copy)
+    audit.stop()
+    maintenance.do("restore", maintenance.copy)
+    audit.start()
+    audit.await_event("restore")
+    audit.kill()
+    with open(audit.path, "ab") as file:
+        file.write(b'{"time_ms":1')
+    audit.start()
+    audit.await_event("torn")
+    audit.stop()
+    audit.path.write_bytes(b"".join(audit.path.read_bytes().splitlines(True)[:-1]))
+    audit.start()
+    audit.stop()
+
+    told = audit.whole_lines(EVENTS)
+    assert {line["event"] for line in told} == set(EVENTS)
+    for user in "ab":
+        assert {line["event"] for line in told if line["user"] == user} == {
+            "login", "login_failed", "grant", "release", "resume", "refused", "revoke", "denied",
+            "admin", "guard"}
 
 
 @pytest.mark.parametrize("leaves", ["closes", "resets"])

@@ -63,6 +63,44 @@ def test_leases_of_a_user(rig, lease):
     a.refused("BUSY", "ACQUIRE", "r6", 60000, "WAIT", 60000)
 
 
+# What gets no lease, or not yet. The last ones go on waiting.
+WITHOUT_A_LEASE = [
+    "ACQUIRE held 60000", "ACQUIRE held 60000 OWNER o ID i", "ACQUIRE held 60000 EPHEMERAL",
+    "ACQUIRE held 60000 WAIT 1", "ACQUIRE held 60000 QUEUE ID q", "DEQUEUE held q",
+    "ACQUIREALL 60000 2 free held", "ACQUIREALL 60000 2 free held WAIT 1",
+    "ACQUIREALL 60000 3 free held other", "SET lock:held value NX PX 60000",
+    "BLPOP lock-signal:held 0.001",
+    "ACQUIRE held 60000 WAIT 60000", "ACQUIREALL 60000 2 free held WAIT 60000",
+    "BLPOP lock-signal:held 60"]
+
+
+def test_what_gets_no_lease_takes_none_of_its_user_s(rig, lease):
+    daemon = with_users(rig, *USERS, lease=lease,
+                        args=("--max-leases-per-user", "2", "--lock-keys", "lock:*"))
+    holder = login(daemon, "b")
+    assert holder("SET", "lock:held", "v-1", "NX", "PX", 60000) == "OK"
+    for words in WITHOUT_A_LEASE:
+        client, a = login(daemon, "a"), login(daemon, "a")
+        client.send(*words.split())
+        if words.endswith(" 60000") and "WAIT" in words:
+            holder.await_waiters("held")
+        elif words.startswith("BLPOP") and words.endswith(" 60"):
+            wait_until(lambda: b"cmd=blpop" in holder("CLIENT", "LIST"), "it waits")
+        else:
+            assert client.read() in (None, 1, [b"queued", 1])
+        assert daemon.metric("leases_reserved") == 0, words
+        for name in ("r1", "r2"):
+            assert a("RELEASE", name, a.token(name)) == 0
+        two = a("ACQUIREALL", 60000, 2, "r1", "r2")
+        assert two, words
+        for name, token in zip(("r1", "r2"), two):
+            assert a("RELEASE", name, token) == 0
+        client.close()
+        holder.await_waiters("held", 0)
+    holder("DEL", "lock:held")
+    daemon.await_nothing_left()
+
+
 def test_who_waits_beyond_the_limit_is_told_when_its_turn_comes(rig, lease):
     daemon = with_users(rig, *USERS, args=("--max-leases-per-user", "1"), lease=lease)
     a, b, waiter, next_one = (login(daemon, user) for user in "abab")

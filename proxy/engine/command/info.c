@@ -9,6 +9,7 @@
 
 #include "fence/base/check.h"
 #include "proxy/engine/command/handlers.h"
+#include "proxy/engine/counts.h"
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lock_clients.h"
@@ -28,7 +29,7 @@ struct gauge {
 };
 
 struct gauges {
-    struct gauge all[48];
+    struct gauge all[64];
     size_t count;
 };
 
@@ -59,21 +60,16 @@ static void lease_gauges(const struct engine *engine, struct gauges *gauges)
 static void own_gauges(struct engine *engine, struct gauges *gauges)
 {
     const struct gauge all[] = {
-        {"connections", "Connections open", engine->sessions_count, false},
-        {"leases_held", "Leases that this daemon has granted or renewed, and not seen end",
-         engine->held.count, false},
-        {"waiters", "ACQUIREs that wait in line", engine->waiters, false},
+#define X(name, value, help) {#name, help, value, false},
+        ENGINE_COUNTS(X)
+#undef X
+            {"leases_held", "Leases that this daemon has granted or renewed, and not seen end",
+             engine->held.count, false},
         {"troubles", "What is wrong now, as /ready tells", conditions_holding(engine), false},
-        {"subscribers", "Connections that have subscribed", engine->pubsub.subscribers, false},
-        {"subscriptions", "Their channels and patterns", engine->pubsub.subscriptions, false},
         {"history_grants", "Grants that are remembered", history_grants_count(engine->history),
          false},
         {"history_refusals", "Refused commands that are remembered",
          history_refusals_count(engine->history), false},
-        {"reply_bytes", "Large replies that clients have not read yet", engine->replies.bytes,
-         false},
-        {"stranger_bytes", "Memory that connections hold which have not logged in",
-         engine->strangers.bytes, false},
         {"log_lines_lost", "Lines of the log that could not be written",
          log_lines_lost(engine->options.log), true},
     };

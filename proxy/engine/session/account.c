@@ -52,6 +52,9 @@ void account_drop(struct account *account)
 {
     if (account == NULL || --account->keepers > 0)
         return;
+    for (int thing = 0; thing < ACCOUNT_THINGS; thing++)
+        check_nought(things[thing].what, account->use.things[thing]);
+    check_nought("bytes of requests and replies", account->use.bytes);
     HASH_DEL(account->engine->accounts, account);
     free(account);
 }
@@ -149,6 +152,7 @@ bool account_take_command(struct account *account, char why[ACCOUNT_WHY_SIZE])
 void account_count_bytes(struct account *account, size_t *counted, size_t bytes)
 {
     account->use.bytes += bytes - *counted;
+    account->engine->use.bytes += bytes - *counted;
     *counted = bytes;
 }
 

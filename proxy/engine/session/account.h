@@ -25,7 +25,7 @@ struct account_limits {
     size_t things[ACCOUNT_THINGS];
     size_t rate;  /* commands in a second */
     size_t bytes; /* of requests under way or queued by MULTI, and of replies that are not read yet;
-                     of a user only */
+                     bounded for each user, not for all together */
 };
 
 struct account_use {

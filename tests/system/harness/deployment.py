@@ -50,7 +50,7 @@ class Deployment:
         """The daemon, for one test. One that died is replaced, and the test that ended it fails."""
         yield self.daemon
         if self.daemon.alive():
-            self.daemon.close_clients()
+            self.daemon.await_nothing_left()
             return
         gone = self.daemon
         self.rig.processes.remove(gone)

@@ -14,16 +14,19 @@ import os
 import pathlib
 import re
 import signal
+import time
 import urllib.error
 import urllib.request
 
 from harness import postgres
-from harness.limits import BUILD, DAEMON, Late, Stopwatch, patience, wait_until
+from harness.limits import BUILD, DAEMON, REPO, Late, Stopwatch, Wait, patience, wait_until
 from harness.ports import free_port
 from harness.process import Process
 from harness.relay import Relay
 from harness.resp import Client, ReplyError
 
+# What has to be nought once all clients have gone.
+COUNTS = re.findall(r"^    X\((\w+),", (REPO / "proxy/engine/counts.h").read_text(), re.M)
 READY = re.compile(r"stockaded ready:((?: (?:listen|admin)=\S+)+)$")
 
 
@@ -85,6 +88,24 @@ class Stockaded(Process):
 
     def metric(self, name):
         return int(re.search(rf"^stockade_{name} (\d+)$", self.get("/metrics")[2], re.M)[1])
+
+    def left(self):
+        """What it counts of clients, where that is not nought. Connections have to agree only: a
+        server of another test may look here for one that had this port before."""
+        shown = dict(re.findall(r"^stockade_(\w+) (\d+)$", self.get("/metrics")[2], re.M))
+        found = {name: int(shown[name]) for name in COUNTS if shown[name] != "0"}
+        if found.get("connections") == found.get("connections_counted"):
+            found.pop("connections", None)
+            found.pop("connections_counted", None)
+        return found
+
+    def await_nothing_left(self):
+        """Its clients go, and leave nothing behind. (One that ends says so by itself: counts.h.)"""
+        self.close_clients()
+        wait = Wait(5.0)
+        while left := self.left():
+            wait.check(f"what clients had is given back, and {left} are left")
+            time.sleep(0.003)
 
     def get(self, path):
         """An admin HTTP request: (status, content type, body)."""

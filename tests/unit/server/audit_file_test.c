@@ -14,8 +14,21 @@
 #include "proxy/server/audit/judge.h"
 #include "tests/unit/folder.h"
 
-static bool sync_fails;
+static bool sync_fails, folder_fails;
 static off_t synced;
+static int folders_synced;
+
+/* In place of the system's: only folders are synced by it. */
+int fsync(int fd)
+{
+    struct stat status;
+
+    assert_int_equal(fstat(fd, &status), 0);
+    assert_true(S_ISDIR(status.st_mode));
+    folders_synced += !folder_fails;
+    errno = EIO;
+    return folder_fails ? -1 : 0;
+}
 
 /* In place of the system's. */
 int fdatasync(int fd)
@@ -142,6 +155,57 @@ TEST(lines_that_a_failed_sync_has_lost_are_written_again)
 }
 
 /* Writing and reading have to agree on where a line ends. */
+
+static enum audit_rotation rotate(struct audit_file *file, const char *path)
+{
+    char name[320], why[256];
+
+    (void)path;
+    return audit_file_rotate(file, name, sizeof name, why, sizeof why);
+}
+
+static enum audit_rotation reopen(struct audit_file *file, const char *path)
+{
+    char name[320], why[256];
+
+    (void)path;
+    return audit_file_reopen(file, name, sizeof name, why, sizeof why);
+}
+
+static enum audit_rotation reopen_elsewhere(struct audit_file *file, const char *path)
+{
+    char moved[320];
+
+    snprintf(moved, sizeof moved, "%s.moved", path);
+    assert_int_equal(rename(path, moved), 0);
+    return reopen(file, path);
+}
+
+/* Whatever the way to a new file: until its name is on disk, none of its lines is. */
+TEST(each_new_file_is_synced_with_its_name)
+{
+    enum audit_rotation (*const ways[])(struct audit_file *, const char *) = {rotate, reopen,
+                                                                              reopen_elsewhere};
+    char folder[256], path[300];
+    int before = folders_synced;
+    struct audit_file *file = begin_file(folder, path);
+
+    assert_int_equal(folders_synced, ++before);
+    for (size_t i = 0; i < 2 * sizeof ways / sizeof *ways; i++) {
+        assert_int_equal(ways[i / 2](file, path), AUDIT_ROTATED);
+        folder_fails = true;
+        assert_true(audit_file_write(file));
+        assert_false(audit_file_sync(file) || audit_file_is_synced(file));
+        folder_fails = false;
+        assert_true(audit_file_write(file) && audit_file_sync(file));
+        assert_int_equal(folders_synced, ++before);
+        add(file, "in a file that has its name");
+        assert_true(audit_file_write(file) && audit_file_sync(file));
+        assert_int_equal(folders_synced, before);
+    }
+    audit_file_close(file);
+    folder_remove(folder);
+}
 
 static void put(const char *path, struct bytes text)
 {

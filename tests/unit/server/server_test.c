@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <uv.h>
+
 #include "fence/base/mem.h"
 #include "proxy/server/conn.h"
 #include "proxy/server/server.h"
@@ -19,7 +21,39 @@
 #include "tests/unit/folder.h"
 #include "tests/unit/test.h"
 
-enum { DEADLINE_MS = 10000 };
+enum {
+    DEADLINE_MS = 10000,
+    LINGER_MS = 2000,
+    LINGER_WRITING_MS = 30000,
+    UNREAD_BYTES = 16777216,
+};
+
+/* The clock of the server's deadlines, in place of libuv's; its timer is asked for by tick(). */
+static uint64_t time_ms;
+static uv_timer_t *ticking;
+static uv_timer_cb on_tick;
+
+uint64_t uv_now(const uv_loop_t *loop)
+{
+    (void)loop;
+    return time_ms;
+}
+
+int uv_timer_start(uv_timer_t *timer, uv_timer_cb fired, uint64_t timeout_ms, uint64_t repeat_ms)
+{
+    (void)timeout_ms, (void)repeat_ms;
+    ticking = timer;
+    on_tick = fired;
+    return 0;
+}
+
+/* So much time has passed. */
+static void tick(uint64_t later_ms)
+{
+    time_ms += later_ms;
+    assert_non_null(ticking);
+    on_tick(ticking);
+}
 
 struct rig {
     uv_loop_t loop;
@@ -73,6 +107,7 @@ static struct rig *rig_new(size_t sessions_max)
                                             .sessions_max = sessions_max,
                                             .limits = {.things = {[ACCOUNT_WAITERS] = 10}},
                                             .address = ""});
+    ticking = NULL;
     rig->server = server_new(&rig->loop, NULL);
     bind_both(rig);
     assert_true(server_open(rig->server, rig->engine, why, sizeof why));
@@ -369,9 +404,79 @@ RIG_TEST(who_does_not_hang_up_after_the_end_is_hung_up)
     expect(rig, fd, "+OK\r\n");
     while (send(fd, "x", 1, MSG_NOSIGNAL) == 1) { /* until a reset says that nobody is there */
         deadline_keep(&deadline);
+        tick(LINGER_MS / 10);
         turn(rig, fd, POLLERR);
     }
     close(fd);
+}
+
+/* Each way in which a session ends behind a reply that its client has not read. */
+static const struct {
+    const char *request, *reply;
+} ends[] = {
+    {"GET r\r\nQUIT\r\n", "+OK\r\n"},
+    {"GET r\r\n*1\r\n$99999999\r\n",
+     "-ERR Protocol error: an argument has at most 16777216 bytes\r\n"},
+};
+
+static void set_unread(struct rig *rig)
+{
+    char *value = mem_zalloc(UNREAD_BYTES);
+    int fd = client(rig);
+
+    send_text(rig, fd, "ACQUIRE r 60000\r\n");
+    expect(rig, fd, "*2\r\n:1\r\n:?????\r\n");
+    send_text(rig, fd, "*5\r\n$6\r\nFENCED\r\n$1\r\n1\r\n$3\r\nSET\r\n$1\r\nr\r\n$16777216\r\n");
+    send_all(rig, fd, value, UNREAD_BYTES);
+    send_text(rig, fd, "\r\nQUIT\r\n");
+    expect(rig, fd, "+OK\r\n+OK\r\n");
+    expect_end(rig, fd);
+    while (connections(rig) > 0)
+        turn(rig, -1, 0);
+    free(value);
+}
+
+/* Have a session end behind that value, of which its client has read nothing. */
+static int end_unread(struct rig *rig, const char *request)
+{
+    int fd = client(rig), small = 64 * 1024;
+    struct deadline deadline = deadline_in(DEADLINE_MS);
+
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    ticking = NULL;
+    send_text(rig, fd, request);
+    while (ticking == NULL) { /* it lingers */
+        deadline_keep(&deadline);
+        turn(rig, fd, POLLERR);
+    }
+    assert_false(server_is_flushed(rig->server));
+    return fd;
+}
+
+RIG_TEST(a_slow_reader_has_30_s_for_what_a_session_said_last)
+{
+    const char head[] = "$16777216\r\n";
+    size_t len = strlen(head) + UNREAD_BYTES + 2;
+    char *reply = mem_alloc(len);
+
+    set_unread(rig);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        int fd = end_unread(rig, ends[i].request);
+        tick(LINGER_WRITING_MS - 1);
+        assert_int_equal(receive(rig, fd, reply, len), len);
+        assert_memory_equal(reply, head, strlen(head));
+        expect(rig, fd, ends[i].reply);
+        tick(LINGER_MS - 1); /* in which it may hang up by itself */
+        assert_int_equal(connections(rig), 1);
+        expect_end(rig, fd);
+
+        fd = end_unread(rig, ends[i].request);
+        tick(LINGER_WRITING_MS);
+        uv_run(&rig->loop, UV_RUN_NOWAIT);
+        assert_true(server_is_flushed(rig->server));
+        close(fd);
+    }
+    free(reply);
 }
 
 RIG_TEST(a_reset_in_the_middle_of_a_reply_ends_only_that_connection)
