@@ -104,6 +104,11 @@ endif
 LANGUAGE = -std=c11 -D_GNU_SOURCE -DSTOCKADE_VERSION='"$(VERSION)"' -I. $(PACKAGE_CFLAGS)
 COMPILE = $(CC) $(LANGUAGE) $(OPTIMISE) -g $(WARNINGS) $(HARDENING) $(INSTRUMENT) $(CFLAGS)
 LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-needed
+# There are many tests: binutils' other linker takes half the time for them, clang's a quarter. What
+# is installed is linked by the usual one.
+FAST_LINKER := $(if $(findstring clang,$(CC)),lld,gold)
+LINK_TEST = $(LINK) $(if $(FAST_LINKER_PATH),-fuse-ld=$(FAST_LINKER))
+FAST_LINKER_PATH := $(shell command -v ld.$(FAST_LINKER))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -325,7 +330,7 @@ $(BUILD)/$(1:%.c=%): $(call objects,$(1) tests/unit/test.c $(foreach h,$(HELPER_
     $(if $(filter tests/unit/tools/% tests/unit/client/%,$(1)),$(BUILD)/client.a) \
     $(BUILD)/support.a $(BUILD)/daemon.a
 	@mkdir -p $$(@D)
-	@$$(LINK) -o $$@ $$^ $$(TEST_LIBS) $$(ZOOKEEPER_LIBS) -pthread -lm
+	@$$(LINK_TEST) -o $$@ $$^ $$(TEST_LIBS) $$(ZOOKEEPER_LIBS) -pthread -lm
 endef
 $(foreach t,$(TEST_SOURCES),$(eval $(call unit_test,$(t))))
 # Its connections are tests/libpq's.

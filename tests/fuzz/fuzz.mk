@@ -12,12 +12,19 @@ PROOF_SOURCES += $(FUZZ_SOURCES) $(FUZZ_HELPERS)
 # Each target for SECONDS, or until it finds something, which is then in build/fuzz. With
 # SQLITE=.../sqlite3.c, SQLite's amalgamation, the fuzzer sees into SQLite too, and finds far more
 # ways through it.
+#
+# SECONDS=0 gives each what its corpus holds, once. That takes no build of its own: what asan built
+# will do.
 SECONDS ?= 60
 FUZZ ?= $(FUZZ_TARGETS)
+ifeq ($(SECONDS),0)
+FUZZ_BUILD := SANITIZE=address,undefined BUILD=build/asan
+else
+FUZZ_BUILD := SANITIZE=address,undefined,fuzzer-no-link BUILD=build/fuzz
+endif
 fuzz: ## look for inputs that break things: make fuzz SECONDS=60 [FUZZ=NAME]
 	@tools/setup --all
-	@$(MAKE) fuzzers CC=clang SANITIZE=address,undefined,fuzzer-no-link BUILD=build/fuzz \
-	    FUZZ='$(FUZZ)'
+	@$(MAKE) fuzzers CC=clang $(FUZZ_BUILD) FUZZ='$(FUZZ)'
 	@tests/fuzz/run $(SECONDS) $(FUZZ)
 
 fuzzers: $(FUZZ:%=$(BUILD)/%_fuzz)
@@ -26,7 +33,7 @@ $(FUZZERS): $(BUILD)/%: $(BUILD)/obj/tests/fuzz/%.o $(call objects,$(FUZZ_HELPER
     $(BUILD)/tools.a $(BUILD)/client.a $(BUILD)/support.a $(BUILD)/daemon.a \
     $(if $(SQLITE),$(BUILD)/obj/sqlite3.o)
 	@echo 'ld  $@'
-	@$(LINK) -fsanitize=fuzzer -o $@ $^ $(TOOLS_LIBS) -pthread -lm
+	@$(LINK_TEST) -fsanitize=fuzzer -o $@ $^ $(TOOLS_LIBS) -pthread -lm
 
 # As Debian configures it. UndefinedBehaviorSanitizer is for our own code.
 $(BUILD)/obj/sqlite3.o: $(SQLITE)
