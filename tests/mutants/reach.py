@@ -5,7 +5,7 @@ Everything is built with gcc's counters, the library and the extension, too; eac
 each file of system tests then runs with a folder of its own for them (GCOV_PREFIX). A daemon that a
 test kills writes none, so what only such a one reaches counts as reached by nobody. What is found
 is kept, with the text of the files: where they have changed since, lines that are still there keep
-their tests.
+their tests. What nobody knows of a test is found out: all at first, new tests later.
 """
 import difflib
 import json
@@ -24,6 +24,7 @@ PRODUCT = ("fence/", "store/", "proxy/", "tools/")
 BUILD_SECONDS_MAX = 3600
 TEST_SECONDS_MAX = 900
 FILES_AT_ONCE = 50
+NO_TESTS = 5  # pytest's exit status: all are marked slow
 
 
 def command_of(test, build):
@@ -61,68 +62,93 @@ def lines_reached(tree, folder):
 
 
 class Reach:
-    def __init__(self, kept):
-        self.seconds, self.text = kept["seconds"], kept["text"]
-        self.lines = {file: {int(line): tests for line, tests in lines.items()}
-                      for file, lines in kept["lines"].items()}
+    """`seconds`: {test: how long it takes}; `lines`: {file: {line: the tests that reach it}}."""
 
-    @classmethod
-    def of(cls, tree, folder, at_once, again=False):
-        """What was kept in this folder, or else found out now."""
-        kept = folder / "reach.json"
-        if again or not kept.exists():
-            kept.write_text(json.dumps(measure(tree, folder / "reach", at_once)))
-        return cls(json.loads(kept.read_text())).brought_up_to(tree)
+    def __init__(self, tree, folder):
+        """What was kept in this folder."""
+        self.tree, self.build, self.kept = tree, folder / "reach", folder / "reach.json"
+        self.seconds, self.lines, self.text = {}, {}, {}
+        if self.kept.exists():
+            kept = json.loads(self.kept.read_text())
+            self.seconds, self.text = kept["seconds"], kept["text"]
+            self.lines = {file: {int(line): tests for line, tests in lines.items()}
+                          for file, lines in kept["lines"].items()}
+        self.lock = threading.Lock()
 
-    def brought_up_to(self, tree):
-        """The numbers that the lines have today."""
+    def keep(self):
+        fresh = self.kept.with_suffix(".new")
+        fresh.write_text(json.dumps({"seconds": self.seconds, "text": self.text,
+                                     "lines": self.lines}))
+        fresh.rename(self.kept)
+
+    def about(self, file):
+        """{test: how much of the file it reaches}; a line that many reach counts less."""
+        share = {}
+        for tests in self.lines[file].values():
+            for test in tests:
+                share[test] = share.get(test, 0) + 1 / len(tests)
+        return share
+
+    def bring_up_to_date(self):
+        """The numbers that the lines have today, and the tests that there are."""
+        tests = all_tests(self.tree)
+        self.seconds = {test: s for test, s in self.seconds.items() if test in tests}
         for file, lines in self.lines.items():
-            path = tree / file
+            path = self.tree / file
             before, after = self.text[file], path.read_text().splitlines() if path.exists() else []
-            if before != after:
-                today = {}
-                for a, b, size in difflib.SequenceMatcher(
-                        None, before, after, autojunk=False).get_matching_blocks():
-                    today.update({b + n + 1: lines[a + n + 1] for n in range(size)
-                                  if a + n + 1 in lines})
-                self.lines[file] = today
+            today = {}
+            for a, b, size in [(0, 0, len(before))] if before == after else difflib.SequenceMatcher(
+                    None, before, after, autojunk=False).get_matching_blocks():
+                today.update({b + n: lines[a + n] for n in range(1, size + 1) if a + n in lines})
+            self.text[file] = after
+            self.lines[file] = {line: [test for test in there if test in self.seconds]
+                                for line, there in today.items()}
+        return [test for test in tests if test not in self.seconds]
+
+    def measure(self, at_once):
+        """Those tests of which nothing is known yet. Each is kept at once: it takes long."""
+        missing = self.bring_up_to_date()
+        if not missing:
+            return self
+        print(f"Which lines do {len(missing)} tests reach? For all it takes half an hour on two "
+              "idle cores, and is kept.", flush=True)
+        started = time.monotonic()
+        self.make()
+        print(f"built: {time.monotonic() - started:.0f} s", flush=True)
+        with ThreadPoolExecutor(at_once) as pool:
+            list(pool.map(lambda test: self.follow(test, len(missing)), missing))
+        print(f"in all: {time.monotonic() - started:.0f} s", flush=True)
         return self
 
+    def make(self):
+        status, output = run(["make", "CC=gcc --coverage", "OPTIMISE=-O0", "CFLAGS=-Wno-error",
+                              f"BUILD={self.build.relative_to(self.tree)}", "all", "tests"],
+                             self.tree, BUILD_SECONDS_MAX)
+        if status != 0:
+            raise SystemExit(f"the build with counters failed:\n{tail(output)}")
 
-def measure(tree, build, at_once):
-    started = time.monotonic()
-    print("Which tests reach which lines? It takes half an hour on two cores, and is kept.")
-    status, output = run(["make", "CC=gcc --coverage", "OPTIMISE=-O0", "CFLAGS=-Wno-error",
-                          f"BUILD={build.relative_to(tree)}", "all", "tests"], tree,
-                         BUILD_SECONDS_MAX)
-    if status != 0:
-        raise SystemExit(f"the build with counters failed:\n{tail(output)}")
-    print(f"built: {time.monotonic() - started:.0f} s", flush=True)
-    tests, kept, lock = all_tests(tree), {"seconds": {}, "lines": {}, "text": {}}, threading.Lock()
-
-    def follow(test):
+    def follow(self, test, count):
         with tempfile.TemporaryDirectory(prefix="reach-") as folder:
             os.chmod(folder, 0o777)  # some daemons run as another user
             begun = time.monotonic()
-            status, output = run(command_of(test, build), tree, TEST_SECONDS_MAX,
-                                 GCOV_PREFIX=folder, STOCKADE_BUILD=str(build.relative_to(tree)))
+            status, output = run(command_of(test, self.build), self.tree, TEST_SECONDS_MAX,
+                                 GCOV_PREFIX=folder,
+                                 STOCKADE_BUILD=str(self.build.relative_to(self.tree)))
             seconds = time.monotonic() - begun
-            reached = lines_reached(tree, folder)
-        with lock:
-            kept["seconds"][test] = round(seconds, 2)
+            reached = lines_reached(self.tree, folder)
+        with self.lock:
+            self.seconds[test] = round(seconds, 2)
             for file, lines in reached.items():
+                self.text.setdefault(file, (self.tree / file).read_text().splitlines())
                 for line in lines:
-                    kept["lines"].setdefault(file, {}).setdefault(line, []).append(test)
-            count = sum(map(len, reached.values()))
-            odd = "" if status in (0, 5) else "  (fails here: " + "; ".join(
-                re.findall(r"^(?:not ok \d+|FAILED|ERROR) .*", output, re.M)[:2] or [
-                    str(status)])[:150] + ")"
-            print(f"[{len(kept['seconds'])}/{len(tests)}] {test}: {count} lines, "
-                  f"{seconds:.1f} s{odd}", flush=True)
+                    self.lines.setdefault(file, {}).setdefault(line, []).append(test)
+            self.keep()
+            print(f"{test}: {sum(map(len, reached.values()))} lines, {seconds:.1f} s"
+                  f"{self.trouble(status, output)}", flush=True)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        list(pool.map(follow, tests))
-    for file in kept["lines"]:
-        kept["text"][file] = (tree / file).read_text().splitlines()
-    print(f"in all: {time.monotonic() - started:.0f} s", flush=True)
-    return kept
+    @staticmethod
+    def trouble(status, output):
+        if status in (0, NO_TESTS):
+            return ""
+        said = re.findall(r"^(?:not ok \d+|FAILED|ERROR) .*", output, re.M)[:2] or [str(status)]
+        return f"  (fails here: {'; '.join(said)[:150]})"

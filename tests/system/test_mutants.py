@@ -52,17 +52,21 @@ GOOD = {"name": "last one forgotten", "old": "i <= n", "new": "i < n"}
 EIGHT = [{"name": f"wrong start {n}", "old": "s = 0", "new": f"s = {n}"} for n in range(1, 9)]
 
 
-@pytest.fixture
-def tree(tmp_path):
+def make_tree(folder, **others):
     files = {"Makefile": MAKEFILE, "fence/sum.c": SUM, "tests/unit/sum_test.c": TEST,
              "tests/unit/silent_test.c": "int main(void) { return 0; }\n",
              "tests/unit/sad_test.c": "int main(void) { return 1; }\n",
              "tests/system/test_sum.py": PYTEST, ".gitignore": "/build/\n__pycache__/\n"}
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    return tmp_path
+    for name, text in {**files, **others}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    return folder
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return make_tree(tmp_path)
 
 
 def mutants(tree, *entries, file="fence/sum.c", options=()):
@@ -224,56 +228,70 @@ int unused(int n)
 }
 """
 MOODY = "int mood(void); int main(void) { return mood() + 1; }\n"
+SUM_C, EQUIVALENTS = "fence/sum.c", "tests/mutants/equivalent.tsv"
 EQUIVALENT = "fence/sum.c\tidle();\t;\tit does nothing\n"
 
 
-@pytest.fixture
-def reached(tree):
-    """sum() is reached by its test, mood() by one that fails without a defect, too."""
-    (tree / "fence/sum.c").write_text(REACHED)
-    (tree / "tests/unit/moody_test.c").write_text(MOODY)
-    (tree / "tests/system/test_sum.py").unlink()
-    return tree
-
-
 def random_mutants(tree, *options):
-    done = subprocess.run([REPO / "tests/mutants/random", "--tree", tree, "--seed", "7", *options],
+    done = subprocess.run([REPO / "tests/mutants/random", "--tree", tree, "--seed", "7",
+                           "--copies", "1", *options],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=50)
     return done.returncode, done.stdout
 
 
 def tried(output):
-    return set(re.findall(r"^(?:caught|SURVIVED) .* s  (\S+ \w+)", output, re.M))
+    return re.findall(r"^(?:caught|SURVIVED) .* s  (\S+ \w+)", output, re.M)
+
+
+@pytest.fixture(scope="module")
+def reached(tmp_path_factory):
+    """(A tree, what a run in it says.) Its sum() is reached by a test, its mood() by one that fails
+    without a defect, too."""
+    tree = make_tree(tmp_path_factory.mktemp("reached"), **{
+        "fence/sum.c": REACHED, "tests/unit/moody_test.c": MOODY,
+        "tests/mutants/equivalent.tsv": "# file, old, new, why\n"})
+    (tree / "tests/system/test_sum.py").unlink()
+    return tree, random_mutants(tree)
+
+
+@pytest.fixture
+def as_it_was(reached):
+    """The tree, for a test that changes it."""
+    tree = reached[0]
+    kept = {path: path.read_text() for path in (tree / SUM_C, tree / EQUIVALENTS)}
+    yield tree
+    for path, text in kept.items():
+        path.write_text(text)
 
 
 def test_random_defects_are_put_into_lines_that_tests_reach_and_what_survives_is_told(reached):
-    status, output = random_mutants(reached)
+    tree, (status, output) = reached
     lines = [int(re.search(r":(\d+) ", what)[1]) for what in tried(output)]
     assert sorted(lines) == [4, 5, 6, 7, 11], output
     assert re.search(r"^caught .*fence/sum.c:7 return \[unit sum_test\]$", output, re.M), output
     assert "unit moody_test fails without a defect" in output
     assert status == 1 and output.endswith("report.md\n3 passed, 2 failed\n"), output
-    report = (reached / "build/mutants-random/7/report.md").read_text()
+    report = (tree / "build/mutants-random/7/report.md").read_text()
     assert "| fence | 5 | 3 | 60 % |" in report
     assert "-    idle();\n+    ;\n" in report and "Passed: unit sum_test.\n" in report
     assert EQUIVALENT.replace("it does nothing", "WHY") in report
-    for root in (reached, reached / "build/mutants-random/copies/1"):
-        assert (root / "fence/sum.c").read_text() == REACHED
+    for root in (tree, tree / "build/mutants-random/copies/1"):
+        assert (root / SUM_C).read_text() == REACHED
 
 
-def test_a_seed_draws_the_same_again_where_lines_have_moved_but_for_what_is_equivalent(reached):
-    _, first = random_mutants(reached)
-    (reached / "fence/sum.c").write_text("/* new */\n" + REACHED)
-    (reached / "tests/mutants").mkdir()
-    (reached / "tests/mutants/equivalent.tsv").write_text("# why\n" + EQUIVALENT)
-    status, second = random_mutants(reached)
-    assert status == 1 and second.endswith("\n3 passed, 1 failed\n"), second
-    moved = {re.sub(r"\d+", lambda line: str(int(line[0]) + 1), what) for what in tried(first)}
-    assert tried(second) == moved - {"fence/sum.c:6 call"}
+def test_a_seed_draws_the_same_again_where_lines_have_moved_but_for_what_is_equivalent(
+        reached, as_it_was):
+    (as_it_was / SUM_C).write_text("/* new */\n" + REACHED)
+    (as_it_was / EQUIVALENTS).write_text("# why\n" + EQUIVALENT)
+    status, output = random_mutants(as_it_was, "--count", "2")
+    assert status == 0 and output.endswith("\n2 passed, 0 failed\n"), output
+    moved = [re.sub(r"\d+", lambda line: str(int(line[0]) + 1), what)
+             for what in tried(reached[1][1])]
+    assert "fence/sum.c:6 call" in moved[:2], "or the test shows nothing: try another seed"
+    assert tried(output) == [what for what in moved if what != "fence/sum.c:6 call"][:2]
 
 
-def test_an_equivalent_that_fits_no_more_fails(reached):
-    (reached / "tests/mutants").mkdir()
-    (reached / "tests/mutants/equivalent.tsv").write_text(EQUIVALENT.replace("idle", "busy"))
-    status, output = random_mutants(reached, "--count", "1")
+def test_an_equivalent_that_fits_no_more_fails(as_it_was):
+    (as_it_was / EQUIVALENTS).write_text(EQUIVALENT.replace("idle", "busy"))
+    status, output = random_mutants(as_it_was, "--count", "0")
     assert status == 1 and "fence/sum.c has no such lines any more: busy();" in output, output
