@@ -39,13 +39,13 @@ static void take_row(struct pg_txn *txn, const PGresult *result, int at)
         .owner = set_copy(set, pg_value_bytes(&txn->pg, result, at, 10)),
         .changed_ms = pg_value_int64(&txn->pg, result, at, 11),
         .receipts_gone = pg_value_int64(&txn->pg, result, at, 12),
-        .change = pg_value_int64(&txn->pg, result, at, 17),
+        .change = pg_value_int64(&txn->pg, result, at, 16),
     };
-    now->waited = row->was_waited = pg_value_bool(&txn->pg, result, at, 18);
+    now->waited = row->was_waited = pg_value_bool(&txn->pg, result, at, 17);
     now->receipts_token = pg_value_int64(&txn->pg, result, at, 13);
     now->fields = pg_value_int64(&txn->pg, result, at, 14);
-    row->string_known = pg_value_bool(&txn->pg, result, at, 15) ? KNOWN : UNKNOWN;
-    row->string = set_copy(set, pg_value_bytes(&txn->pg, result, at, 16));
+    row->string_known = txn->pg.pq.PQgetisnull(result, at, 15) ? UNKNOWN : KNOWN;
+    row->string = set_copy(set, pg_value_bytes(&txn->pg, result, at, 15));
     row->known = KNOWN;
 }
 

@@ -6,11 +6,18 @@
 #include "store/postgresql/differs.h"
 #include "store/postgresql/schema.h"
 
+/* The bytes of a value that comes along with its row. A larger one is NULL there, and is read by a
+ * statement of its own. */
+#define PG_ALONG_MAX "8192"
+/* The rows of a list that come at once. */
+#define PG_PAGE        1000
+#define PG_DIGITS(n)   #n
+#define PG_LIMIT_OF(n) " LIMIT " PG_DIGITS(n)
+#define PG_LIMIT       PG_LIMIT_OF(PG_PAGE)
 #define PG_ROW                                                                                     \
     "SELECT id, name, token, state::int8, type::int8, holds, ttl_ms, session, connection,"         \
     " anonymous, owner, changed_ms, receipts_gone, receipts_token, fields,"                        \
-    " coalesce(octet_length(value) <= 8192, true), CASE WHEN octet_length(value) <= 8192 THEN "    \
-    "value END, changes, waited"                                                                   \
+    " CASE WHEN octet_length(value) <= " PG_ALONG_MAX " THEN value END, changes, waited"           \
     " FROM stockade.resource WHERE name = ANY($1)"
 /* Who has locked a row, a backend `a` or a prepared transaction `p`: its number, its state's, is it
  * of our kind, does it wait for its client, and a text for people. */
@@ -141,12 +148,13 @@
                 " FROM unnest($1::int8[], $2::bytea[]) AS k(resource, id)"                         \
                 " JOIN stockade.receipt r USING (resource, id)")                                   \
     /* The same by the names of the resources. A large value is left out. */                       \
-    X(FIELDS_OF, "SELECT r.id, k.field, CASE WHEN octet_length(f.value) <= 8192 THEN f.value END"  \
+    X(FIELDS_OF, "SELECT r.id, k.field,"                                                           \
+                 " CASE WHEN octet_length(f.value) <= " PG_ALONG_MAX " THEN f.value END"           \
                  " FROM unnest($1::bytea[], $2::bytea[]) AS k(name, field)"                        \
                  " JOIN stockade.resource r USING (name)"                                          \
                  " JOIN stockade.field f ON f.resource = r.id AND f.field = k.field")              \
     X(RECEIPTS_OF, "SELECT r.id, k.id, t.token, t.fingerprint, t.resp3, t.written_ms,"             \
-                   " CASE WHEN octet_length(t.reply) <= 8192 THEN t.reply END"                     \
+                   " CASE WHEN octet_length(t.reply) <= " PG_ALONG_MAX " THEN t.reply END"         \
                    " FROM unnest($1::bytea[], $2::bytea[]) AS k(name, id)"                         \
                    " JOIN stockade.resource r USING (name)"                                        \
                    " JOIN stockade.receipt t ON t.resource = r.id AND t.id = k.id")                \
@@ -258,17 +266,17 @@
     /* What goes past the working set. */                                                          \
     X(EACH_LIVE, "SELECT id, name, type::int8 FROM stockade.resource"                              \
                  " WHERE id > $1 AND state = 1 AND token > (SELECT ended FROM stockade.meta)"      \
-                 " ORDER BY id LIMIT 1000")                                                        \
+                 " ORDER BY id" PG_LIMIT)                                                          \
     X(EACH_KEY, "SELECT id, name, type::int8 FROM stockade.resource"                               \
-                " WHERE id > $1 AND type <> 0 ORDER BY id LIMIT 1000")                             \
+                " WHERE id > $1 AND type <> 0 ORDER BY id" PG_LIMIT)                               \
     X(COUNT_LIVE, "SELECT count(*) FROM stockade.resource"                                         \
                   " WHERE state = 1 AND token > (SELECT ended FROM stockade.meta)")                \
     X(COUNT_KEYS, "SELECT count(*) FROM stockade.resource WHERE type <> 0")                        \
     X(EACH_FIELD, "SELECT field, value FROM stockade.field"                                        \
-                  " WHERE resource = $1 AND field >= $2 ORDER BY field LIMIT 1000")                \
+                  " WHERE resource = $1 AND field >= $2 ORDER BY field" PG_LIMIT)                  \
     X(EACH_RECEIPT, "SELECT id, token, fingerprint, resp3, written_ms, reply"                      \
                     " FROM stockade.receipt WHERE resource = $1"                                   \
-                    " ORDER BY token DESC, id DESC LIMIT 1000")                                    \
+                    " ORDER BY token DESC, id DESC" PG_LIMIT)                                      \
     X(RETIRED_FIRST, "SELECT number, resource, token FROM stockade.retired"                        \
                      " WHERE retired_ms < $1 ORDER BY number LIMIT 1 FOR UPDATE SKIP LOCKED")      \
     X(RETIRED_DUE, "SELECT EXISTS(SELECT FROM stockade.retired WHERE retired_ms < $1"              \
