@@ -93,9 +93,10 @@ static const struct rule {
                 " WHERE octet_length(id) NOT BETWEEN 1 AND 512 OR written_ms < 0"},
     {"receipt", "SELECT r.name, 'receipts of token ' || t.token || ', which has ended, would"
                 " never be removed' FROM (SELECT DISTINCT resource, token FROM stockade.receipt)"
-                " t JOIN stockade.resource r ON r.id = t.resource"
-                " WHERE (r.state <> 1 OR t.token <> r.token) AND NOT EXISTS(SELECT FROM"
-                " stockade.retired e WHERE e.resource = t.resource AND e.token = t.token)"},
+                " t JOIN stockade.resource r ON r.id = t.resource, stockade.meta"
+                " WHERE (r.state <> 1 OR t.token <> r.token OR t.token <= ended)"
+                " AND NOT EXISTS(SELECT FROM stockade.retired e"
+                " WHERE e.resource = t.resource AND e.token = t.token)"},
     {"receipt", "SELECT r.name, 'receipts of token ' || token || ' would never be removed: its"
                 " end would not be noted' FROM stockade.resource r WHERE state = 1"
                 " AND receipts_token <> token AND EXISTS(SELECT FROM stockade.receipt t"

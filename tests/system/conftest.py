@@ -17,6 +17,7 @@ import tempfile
 
 import pytest
 
+from harness import leftovers
 from harness.certs import Certs
 from harness.deployment import Deployment
 from harness.library import Library
@@ -208,9 +209,14 @@ def postgres(tmp_path_factory):
 
 @pytest.fixture
 def database(rig, postgres):
-    """A fresh one in that server; it goes when the test's daemons have ended."""
+    """A fresh one in that server; it goes when the test's daemons have ended, and has nothing then
+    that `stockade check` would report, unless the test has `damaged` it."""
+    def look():
+        found = [] if database.damaged else leftovers.findings(database)
+        assert not found, "left in the store:\n" + "\n".join(found)
+
     database = postgres.database()
-    rig.ends.append(database.drop)
+    rig.ends += [database.drop, look]
     return database
 
 

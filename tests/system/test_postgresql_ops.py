@@ -601,6 +601,7 @@ def expect_found(ops, uri, damage):
 
 
 def test_each_damage_of_rows_is_found_and_named(rig, ops, database, uri):
+    database.damaged = True
     furnish(rig.daemon(store=uri).client())
     rig.processes.pop().stop()  # it would clear some of it away
     columns = ("token, state, type, anonymous, holds, ttl_ms, session, connection, changed_ms,"
@@ -617,8 +618,19 @@ def test_each_damage_of_rows_is_found_and_named(rig, ops, database, uri):
     expect_found(ops, uri, damage)
 
 
+def test_receipts_that_no_sweep_would_find_are_found_where_all_leases_ended_at_once(
+        rig, ops, database, uri):
+    database.damaged = True
+    client = rig.daemon(store=uri).client()
+    client("FENCED", client.token("live"), "ID", "once", "SET", "live", "1")
+    rig.processes.pop().stop()
+    database.sql("UPDATE stockade.meta SET floor = 1, ended = 1")
+    expect_found(ops, uri, [("", "receipt", "live: receipts of token 1, which has ended, would")])
+
+
 def test_what_has_become_of_the_schema_is_found(rig, ops, database, uri):
     """And the rest is still asked."""
+    database.damaged = True
     furnish(rig.daemon(store=uri).client())
     for sql, *_ in OBJECTS:
         database.sql(sql)

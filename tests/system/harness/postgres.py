@@ -55,6 +55,9 @@ host all +password 127.0.0.1/32 scram-sha-256
 host all all 127.0.0.1/32 trust
 host replication all 127.0.0.1/32 trust
 """
+# What a COMMIT of ours waits for, whatever synchronous_commit is: a standby's disk, or more.
+WAITS_FOR = {"off": "on", "local": "on", "remote_write": "on", "on": "on",
+             "remote_apply": "remote_apply"}
 STARTS_SECONDS = 60
 ENDS_SECONDS = 30
 
@@ -354,6 +357,8 @@ class Postgres(Server):
 
 class Database:
     """Of a server; new, and empty, or a copy of the template."""
+
+    damaged = False  # on purpose: what is in it may contradict itself
 
     def __init__(self, server, name, owner=OWNER, template="template0"):
         self.server, self.name, self.owner = server, name, owner
