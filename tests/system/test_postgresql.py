@@ -56,6 +56,26 @@ def test_two_daemons_share_fences_and_leases(rig, uri):
     assert first("GET", "sku:1") == b"5"
 
 
+def test_a_name_that_two_daemons_make_at_once_is_made_once(rig, database, uri):
+    """The second one waits for the first, and finds the row then: neither is told of an error."""
+    client = rig.daemon(store=uri).client()
+    client.token("pattern")
+    columns = ", ".join(name for name, in database.sql(
+        "SELECT attname FROM pg_attribute WHERE attrelid = 'stockade.resource'::regclass"
+        " AND attnum > 0 AND attname NOT IN ('id', 'name')"))
+    with transaction(database, f"INSERT INTO stockade.resource(id, name, {columns}) SELECT"
+                               " nextval('stockade.resource_id'), 'both',"
+                               f" {columns.replace('state', '2').replace('holds', '0')}"
+                               " FROM stockade.resource WHERE name = 'pattern'") as first:
+        client.send("ACQUIRE", "both", 60000)
+        with database.connect() as watch:
+            wait_until(lambda: writers(watch, "wait_event_type = 'Lock'"), "the second one waits")
+        ask(first, "COMMIT")
+        token, _ = client.read()
+    assert database.sql("SELECT token, state FROM stockade.resource WHERE name = 'both'") == [
+        (token, 1)]
+
+
 def test_a_row_that_somebody_has_locked_holds_up_nothing_else(rig, database, uri):
     daemon = rig.daemon(store=uri)
     client = daemon.client()

@@ -13,7 +13,7 @@ import pytest
 from psycopg2.extensions import AsIs
 
 from harness.limits import environment, patience, wait_until
-from harness.postgres import Postgres, ask, connect, program, run
+from harness.postgres import WAITS_FOR, Postgres, ask, connect, program, run
 from harness.resp import ReplyError, mapped
 
 pytestmark = [pytest.mark.interpreted, pytest.mark.xdist_group("postgresql_guards")]
@@ -465,14 +465,30 @@ def test_present_sets_limits_for_its_transaction_alone(stock):
         assert settings(link) == ["10s", "10s", "on"]
         assert [ask(link, f"SHOW {name}")[0][0] for name in names] == ["0", "0", "on"]
         assert settings(link, "SET idle_in_transaction_session_timeout = '5s'",
-                        "SET lock_timeout = '1min'", "SET synchronous_commit = off") == [
-                            "5s", "1min", "on"]
-        assert settings(link, "SET idle_in_transaction_session_timeout = '1h'",
-                        "SET synchronous_commit = 'remote_apply'") == ["10s", "10s", "remote_apply"]
-        assert settings(link, "SET stockade.idle_timeout = '30s'", "SET synchronous_commit = local",
-                        "SET stockade.synchronous_commit = 'as it is'") == ["30s", "10s", "local"]
+                        "SET lock_timeout = '1min'") == ["5s", "1min", "on"]
+        assert settings(link, "SET idle_in_transaction_session_timeout = '1h'") == [
+            "10s", "10s", "on"]
+        assert settings(link, "SET stockade.idle_timeout = '30s'") == ["30s", "10s", "on"]
         ask(link, "SET stockade.idle_timeout = 'soon'")
         assert code_of(lambda: present(link, stock.of("sku:1"))) == "22023"
+
+
+def test_no_guarded_commit_waits_for_less_than_a_standbys_disk(stock):
+    """A guarded write's, unless the program says that it knows."""
+    def inside(link, *before):
+        for statement in before:
+            ask(link, statement)
+        ask(link, "BEGIN")
+        present(link, stock.of("sku:1"))
+        waits_for = ask(link, "SHOW synchronous_commit")[0][0]
+        ask(link, "COMMIT")
+        return waits_for
+
+    with stock.database.connect() as link:
+        for value, waits_for in WAITS_FOR.items():
+            assert inside(link, f"SET synchronous_commit = {value}") == waits_for
+            assert inside(link, "SET stockade.synchronous_commit = 'as it is'") == value
+            ask(link, "RESET stockade.synchronous_commit")
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])

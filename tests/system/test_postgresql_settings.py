@@ -13,8 +13,9 @@ import sqlite3
 import psycopg2
 import pytest
 
-from harness.postgres import SUPERUSER, ask
-from harness.resp import ReplyError
+from harness.limits import wait_until
+from harness.postgres import SUPERUSER, WAITS_FOR, ask
+from harness.resp import ReplyError, mapped
 from test_sql import under
 
 pytestmark = pytest.mark.xdist_group("postgresql_settings")
@@ -248,6 +249,23 @@ def test_no_setting_of_a_database_changes_an_answer(trial, settings, number):
     if found := trial.differs(give(settings, number)):
         print("With all of them:", found)
         pytest.fail(f"{trial.find(give(settings, number))}")
+
+
+def test_no_commit_of_a_daemon_waits_for_less_than_a_standbys_disk(rig, database):
+    """The set is the server's own list."""
+    assert {value for value, in database.sql(
+        "SELECT unnest(enumvals) FROM pg_settings WHERE name = 'synchronous_commit'")} == set(
+            WAITS_FOR)
+    client = rig.daemon(store=database.uri).client()
+    token = client.token("r", 600000)
+    show = under(token, "r", "SELECT current_setting('synchronous_commit')")
+    client(*show)
+    for value, waits_for in WAITS_FOR.items():
+        database.sql(f"ALTER DATABASE {database.name} SET synchronous_commit = {value}")
+        database.sql("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname ="
+                     " current_database() AND application_name = 'stockade apart'")
+        wait_until(lambda: not isinstance(client.ask(*show), ReplyError), "it is back", 10)
+        assert mapped(client(*show))[b"rows"] == [[waits_for.encode()]], value
 
 
 PARTS = 40
