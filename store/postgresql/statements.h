@@ -10,10 +10,10 @@
  * statement of its own. */
 #define PG_ALONG_MAX "8192"
 /* The rows of a list that come at once. */
-#define PG_PAGE        1000
+#define PG_PAGE_MAX    1000
 #define PG_DIGITS(n)   #n
 #define PG_LIMIT_OF(n) " LIMIT " PG_DIGITS(n)
-#define PG_LIMIT       PG_LIMIT_OF(PG_PAGE)
+#define PG_LIMIT       PG_LIMIT_OF(PG_PAGE_MAX)
 #define PG_ROW                                                                                     \
     "SELECT id, name, token, state::int8, type::int8, holds, ttl_ms, session, connection,"         \
     " anonymous, owner, changed_ms, receipts_gone, receipts_token, fields,"                        \

@@ -90,7 +90,7 @@ static enum stk_error each_name(struct store_txn *base, enum pg_statement statem
         if (result == NULL)
             return STK_STORE;
         int rows = txn->pg.pq.PQntuples(result);
-        more = rows == PG_PAGE;
+        more = rows == PG_PAGE_MAX;
         for (int i = 0; i < rows; i++) {
             after = pg_value_int64(&txn->pg, result, i, 0);
             if (!each(context, after, pg_value_bytes(&txn->pg, result, i, 1),
@@ -140,7 +140,7 @@ enum stk_error pg_each_field(struct pg_txn *txn, int64_t id, struct bytes from, 
         PGresult *result = query(txn, PG_EACH_FIELD, &params);
         good = result != NULL;
         int rows = txn->pg.pq.PQntuples(result);
-        more = rows == PG_PAGE;
+        more = rows == PG_PAGE_MAX;
         for (int i = 0; i < rows && good; i++)
             if (!each(context, pg_value_bytes(&txn->pg, result, i, 0),
                       pg_value_bytes(&txn->pg, result, i, 1))) {

@@ -1,68 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds of the store in PostgreSQL: what is one below, at, and one above each. BOUNDS lists those
-that its source names; one that is new there wants its test here."""
+"""Bounds of the store in PostgreSQL that no client is told of: what is one below, at, and one above
+each is whole."""
 
-import re
 import sqlite3
 
 import pytest
 
-from harness.limits import REPO
 from harness.resp import mapped
 
 pytestmark = pytest.mark.xdist_group("postgresql_bounds")
 
-ALONG_MAX, PAGE, IDS_BLOCK, ROUNDS_MAX, BLOCK_BYTES, PIECE_BYTES = 8192, 1000, 1000, 8, 65536, 65536
+ALONG_MAX, PAGE, ROUNDS_MAX, BLOCK_BYTES, PIECE_BYTES = 8192, 1000, 8, 65536, 65536
 LIKE_IT_MAX = 100
-
-# Times are measured elsewhere, each by what it is for.
-TIMES = re.compile(r".*_(MS|SECONDS)$")
-BOUNDS = {
-    "PG_ALONG_MAX": "test_values_are_whole_whether_they_come_along_with_their_row_or_not",
-    "PG_PAGE": "test_lists_are_whole_around_a_page",
-    "IDS_BLOCK": "test_lists_are_whole_around_a_page",
-    "IDS_LOW": "test_lists_are_whole_around_a_page",
-    "ROUNDS_MAX": "test_what_takes_many_looks_is_done_as_what_takes_few",
-    "BLOCK_BYTES": "test_values_are_whole_whatever_memory_and_pieces_they_are_moved_in",
-    "PIECE_BYTES": "test_values_are_whole_whatever_memory_and_pieces_they_are_moved_in",
-    "LIKE_IT_MAX": "test_check_counts_what_it_does_not_list",
-    # Where others are not told of one more or one less:
-    "MARKS_KEPT": "test_each_connection_prunes_its_own_marks_and_no_others",
-    "NAMES_BYTES_MAX": "who is not told looks once a second",
-    "TRIES": "what others have made fail so often is refused",
-    "CORRECTIONS_MAX": "a clock that is set so often is told",
-    "FIND_OUT_TRIES": "an outcome that nobody can tell is told as that",
-    "LOOKS": "while the probe waits, more looks cost time",
-    "BATCH_MAX": "what is left comes with the next batch",
-    "READS_BATCH_MAX": "what is left comes with the next batch",
-    "APART_MAX": "BUSY, as by any full queue",
-    "LOOKS_FURTHER": "what a look leaves comes with the next one",
-    "BLOCKERS_MAX": "those beyond are looked at once there is room",
-    "PG_WRITER_LANES": "a third one would wait for the second, as that for the first",
-    "PG_WRITING_CONNECTIONS": "test_each_connection_prunes_its_own_marks_and_no_others",
-    "PG_CLOCK_SERVER_MAX": "of a text that has 30 bytes",
-    "AUDIT_TOKEN_MAX": "the wire's own: tests/unit/fence/token_test.c",
-    "SCHEMA_LOCK": "a lock's number",
-    "KEY_ROOM": "checked: a name and an ID have bounds of their own",
-    "PG_PARAMS_MAX": "checked: who adds a statement sees it",
-    "PG_HOLDER_MAX": "of a text for people",
-    "COLUMNS": "checked: who adds a column sees it",
-    "ALIGN": "of memory",
-}
-
-
-def test_each_bound_in_the_source_has_its_test_or_its_reason():
-    named = set()
-    for path in (REPO / "store/postgresql").glob("*.[ch]"):
-        source = re.sub(r"/\*.*?\*/", "", path.read_text(encoding="utf-8"), flags=re.S)
-        source = re.sub(r'"[0-9][0-9A-Z]{4}"', "", source)  # SQLSTATEs
-        named |= set(re.findall(r'^#define (\w+) +"?\(?\d+', source, re.M))
-        for constants in re.findall(r"^enum \{(.*?)\}", source, re.M | re.S):
-            named |= set(re.findall(r"\b(\w+) = [\d(]", constants))
-    named = {name for name in named if not TIMES.match(name)}
-    assert named == set(BOUNDS)
-    for test in BOUNDS.values():
-        assert not test.startswith("test_") or test in globals() or "_prunes_" in test
 
 
 def around(bound):
