@@ -81,9 +81,8 @@ def store(request, rig):
 def use(client):
     """Everything that leaves a row, with an ID where it may have one, on leases that end in every
     way; what is still held then ends as the store begins anew."""
-    for name in ("released", "revoked", "expired", "entered", "held", "again"):
-        ttl_ms = 100 if name == "expired" else 60000
-        token = client("ACQUIRE", name, ttl_ms, "OWNER", "me", "ID", "acquire")[0]
+    for name in ("released", "revoked", "entered", "held", "again"):
+        token = client("ACQUIRE", name, 60000, "OWNER", "me", "ID", "acquire")[0]
         client.ask("FENCED", token, "ID", "string", "SET", name, "x")
         client.ask("FENCED", token, "ID", "none", "GET", name)
     for name in ("released", "entered"):
