@@ -15,7 +15,7 @@
 #include "proxy/resp/resp.h"
 #include "store/txn.h"
 
-enum { TTL_MS_MIN = 10, TTL_MS_MAX = 24 * 3600 * 1000, RESOURCES_MAX = 1024 };
+enum { TTL_MS_MIN = 10, TTL_MS_MAX = 24 * 3600 * 1000, RESOURCES_MAX = 256 };
 
 enum stk_error lease_check(const stk_lease *lease)
 {

@@ -73,6 +73,72 @@ RIG_TEST(commands_about_a_connection_are_refused)
     assert_int_equal(stk_command(rig->client, WORDS("SET", "k", "v"), NULL, NULL), STK_NOTOKEN);
 }
 
+enum { DAY_MS = 24 * 3600 * 1000, NAMES_MAX = 256 };
+
+static enum stk_error take(stk_client *client, const char *name, stk_lease_options options)
+{
+    stk_lease *lease = NULL;
+    enum stk_error error = stk_acquire(client, name, &options, &lease);
+
+    if (error == STK_OK)
+        ok(stk_release(lease));
+    stk_lease_free(lease);
+    return error;
+}
+
+/* The last of all names is held already, so nothing is taken. */
+static enum stk_error take_all(stk_client *client, size_t count)
+{
+    static char names[NAMES_MAX + 1][8];
+    const char *resources[NAMES_MAX + 1];
+    stk_lease *lease = NULL;
+
+    for (size_t i = 0; i <= NAMES_MAX; i++) {
+        snprintf(names[i], sizeof names[i], "b%zu", i);
+        resources[NAMES_MAX - i] = names[i];
+    }
+    return stk_acquire_all(client, resources + NAMES_MAX + 1 - count, count, NULL, &lease);
+}
+
+static enum stk_error open_for(const char *uri, int64_t timeout_ms)
+{
+    stk_client *client = NULL;
+    enum stk_error error = stk_client_open(uri, timeout_ms, &client);
+
+    stk_client_close(client);
+    return error;
+}
+
+/* What the daemon would refuse is refused before it is sent, and nothing else. */
+RIG_TEST(each_bound_of_a_call_is_taken_and_one_beyond_is_misuse)
+{
+    char name[514];
+
+    memset(name, 'x', sizeof name);
+    name[513] = '\0';
+    assert_int_equal(take(rig->client, name, (stk_lease_options){0}), STK_MISUSE);
+    name[512] = '\0';
+    ok(take(rig->client, name, (stk_lease_options){0}));
+    assert_int_equal(take(rig->client, "r", (stk_lease_options){.ttl_ms = 9}), STK_MISUSE);
+    assert_int_not_equal(take(rig->client, "r", (stk_lease_options){.ttl_ms = 10}), STK_MISUSE);
+    ok(take(rig->client, "r2", (stk_lease_options){.ttl_ms = DAY_MS}));
+    assert_int_equal(take(rig->client, "r", (stk_lease_options){.ttl_ms = DAY_MS + 1}), STK_MISUSE);
+    assert_int_equal(take(rig->client, "r", (stk_lease_options){.wait_ms = -1}), STK_MISUSE);
+    ok(take(rig->client, "free", (stk_lease_options){.wait_ms = DAY_MS}));
+    assert_int_equal(take(rig->client, "r", (stk_lease_options){.wait_ms = DAY_MS + 1}),
+                     STK_MISUSE);
+    stk_lease *held = rig_acquire(rig->client, "b0", 60000);
+    assert_int_equal(take_all(rig->client, 0), STK_MISUSE);
+    assert_int_equal(take_all(rig->client, 1), STK_HELD);
+    assert_int_equal(take_all(rig->client, NAMES_MAX), STK_HELD);
+    assert_int_equal(take_all(rig->client, NAMES_MAX + 1), STK_MISUSE);
+    stk_lease_free(held);
+    assert_int_equal(open_for(rig->uri, 0), STK_MISUSE);
+    assert_int_not_equal(open_for(rig->uri, 1), STK_MISUSE);
+    ok(open_for(rig->uri, DAY_MS));
+    assert_int_equal(open_for(rig->uri, DAY_MS + 1), STK_MISUSE);
+}
+
 RIG_TEST(what_a_call_cannot_mean_is_misuse)
 {
     char name[514];
