@@ -196,6 +196,46 @@ TEST(a_pattern_has_a_limit)
     }
 }
 
+TEST(a_users_name_has_1_to_64_bytes)
+{
+    char text[128], name[66];
+
+    memset(name, 'n', 65);
+    name[65] = '\0';
+    snprintf(text, sizeof text, "user %s on\n", name);
+    assert_wrong(text, "a user's name");
+    snprintf(text, sizeof text, "user %s on\n", name + 1);
+    acl_drop(parse(text));
+    acl_drop(parse("user n on\n"));
+}
+
+/* And fit into a mebibyte. */
+TEST(there_are_at_most_10000_users)
+{
+    enum { MOST = 10000, MIB = 1 << 20 };
+    struct buf text = {0};
+
+    for (int i = 0; i < MOST; i++)
+        buf_printf(&text, "user u%d on\n", i);
+    buf_append(&text, "", 1);
+    acl_drop(parse(text.data));
+    text.len--;
+    buf_append_text(&text, "user one-more on\n");
+    buf_append(&text, "", 1);
+    assert_wrong(text.data, "more than 10000 users");
+    buf_clear(&text);
+    buf_append_text(&text, "user u on\n#");
+    while (text.len < MIB)
+        buf_append_text(&text, "x");
+    buf_append(&text, "", 1);
+    acl_drop(parse(text.data));
+    text.len--;
+    buf_append_text(&text, "x");
+    buf_append(&text, "", 1);
+    assert_wrong(text.data, "more than 1048576 bytes");
+    buf_free(&text);
+}
+
 TEST(users_shown_are_the_users_read)
 {
     struct acl *acl =

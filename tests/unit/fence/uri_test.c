@@ -249,6 +249,46 @@ TEST(every_part_has_a_longest_form)
     expect_length("redis+unix:%s", 106);
 }
 
+static void expect_number(const char *format, int64_t least, int64_t most)
+{
+    const int64_t tried[] = {least - 1, least, most, most + 1};
+    char text[128], why[128];
+    struct lease_uri uri;
+
+    for (int i = 0; i < 4; i++) {
+        snprintf(text, sizeof text, format, (long long)tried[i]);
+        if (lease_uri_parse(text, &uri, why, sizeof why) != (i == 1 || i == 2))
+            fail_msg("%s", text);
+    }
+}
+
+TEST(each_number_is_taken_from_its_least_to_its_greatest)
+{
+    expect_number("redis://h?timeout_ms=%lld", 10, 60000);
+    expect_number("redis+unix:/s?db=%lld", 0, 65535);
+    expect_number("redis://h/%lld", 0, 65535);
+    expect_number("redis+sentinel://h/n?replicas=%lld", 0, 100);
+    expect_number("zookeeper://h?session_ms=%lld", 1000, 3600000);
+    expect_number("redis://h:%lld", 1, 65535);
+}
+
+TEST(there_are_at_most_15_hosts)
+{
+    static const char *const schemes[] = {"redlock", "redis+sentinel", "redis+cluster",
+                                          "zookeeper"};
+
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        for (int hosts = 15; hosts <= 16; hosts++) {
+            struct lease_uri uri;
+            char text[128], why[128];
+            int len = snprintf(text, sizeof text, "%s://h", schemes[i]);
+            for (int n = 1; n < hosts; n++)
+                len += snprintf(text + len, sizeof text - (size_t)len, ",h%d", n);
+            snprintf(text + len, sizeof text - (size_t)len, "%s", i == 1 ? "/name" : "");
+            assert_int_equal(lease_uri_parse(text, &uri, why, sizeof why), hosts == 15);
+        }
+}
+
 TEST(no_complaint_repeats_a_password)
 {
     static const char *const texts[] = {

@@ -95,6 +95,47 @@ TEST(defaults_hold_where_nobody_speaks)
     unload(&loaded);
 }
 
+/* All of them, from the daemon's own table: a new one is tried by itself. */
+TEST(each_number_is_taken_from_its_least_to_its_greatest)
+{
+    struct row {
+        const char *name;
+        bool is_number;
+        int64_t min, max;
+    };
+#define X(id, name, kind, value, fallback, min, max, ...) {name, kind == OPTION_NUMBER, min, max},
+    static const struct row rows[] = {OPTION_MAP(X)};
+#undef X
+
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const int64_t tried[] = {rows[i].min - 1, rows[i].min, rows[i].max, rows[i].max + 1};
+        for (size_t t = 0; rows[i].is_number && t < 4; t++) {
+            char flag[96];
+            snprintf(flag, sizeof flag, "--%s=%lld", rows[i].name, (long long)tried[t]);
+            struct loaded loaded = load((struct given){.flags = {flag}});
+            bool within = t == 1 || t == 2;
+            if ((loaded.outcome == OPTIONS_READY) != within)
+                fail_msg("%s is %s", flag, within ? "refused" : "taken");
+            if (within)
+                assert_int_equal(options_number(loaded.options, (enum option)i), tried[t]);
+            unload(&loaded);
+        }
+    }
+}
+
+TEST(a_pattern_of_lock_keys_has_at_most_256_bytes)
+{
+    char flag[16 + 258] = "--lock-keys=*";
+
+    memset(flag + 13, 'k', 256);
+    struct loaded loaded = load((struct given){.flags = {flag}});
+    assert_int_equal(loaded.outcome, OPTIONS_WRONG);
+    unload(&loaded);
+    flag[13 + 255] = '\0';
+    loaded = load_right((struct given){.flags = {flag}});
+    unload(&loaded);
+}
+
 TEST(a_flag_takes_its_value_with_an_equals_sign_or_as_the_next_word)
 {
     struct loaded loaded = load_right((struct given){
