@@ -236,7 +236,7 @@ def test_guard_tells_what_it_cannot_do(store):
                         (["CREATE", "shelf", "sku", "sku:"], "shelf is a view"),
                         (["CREATE", "stockade_meta", "key", "sku:"], "not one of your own"),
                         (["CREATE", "orders", "sku", "a\0b"], "zero bytes"),
-                        (["CREATE", "orders", "sku", "x" * 600], "at most 512 bytes"),
+                        (["CREATE", "orders", "sku", "x" * 513], "at most 512 bytes"),
                         (["CREATE", "orders", "sku"], "wrong number of arguments"),
                         (["DROP"], "wrong number of arguments"),
                         (["DROP", "orders"], "not guarded"),
