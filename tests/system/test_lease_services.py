@@ -328,7 +328,7 @@ def renewed(client, key, token):
 
 
 @SEPARATE_SERVICES
-def test_after_each_connection_is_cut_releases_wake_others_at_once_again(at, key):
+def test_after_a_cut_releases_wake_others_at_once_again(at, key):
     there = at.second_daemon()
     assert_whole_after_a_cut(at.daemon, there, key)
     there.stop()

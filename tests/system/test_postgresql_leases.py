@@ -53,7 +53,7 @@ def await_grant(client, resource, seconds):
     return grant[0]
 
 
-def test_after_each_connection_is_cut_releases_wake_others_at_once_again(rig, uri):
+def test_after_a_cut_releases_wake_others_at_once_again(rig, uri):
     """All but the watch's connection are made again where somebody needs them."""
     assert_whole_after_a_cut(rig.daemon(store=uri), rig.daemon(store=uri), "r", at_once=1)
 

@@ -38,7 +38,7 @@ class FalseZooKeeper:
         self.errors = {}  # by the kind of a request: the code that answers it
         self.pieces = None  # the bytes of an answer that go at once; None: all
         self.ends_at = None  # an answer ends after so many bytes, and says so
-        self.logins = []
+        self.logins = []  # of the connection that has asked last
         self.names = "{}"  # what it makes of a sequential node's path
         self.nodes = {}
         self.zxids = itertools.count(1000)
@@ -77,14 +77,16 @@ class FalseZooKeeper:
             self._read(reader)
             time.sleep(self.session_delay)
             self._send(connection, self.session)
+            logins = []
             while True:
                 request = self._read(reader)
                 xid, kind = struct.unpack_from(">ii", request)
                 zxid = next(self.zxids)
                 code = self.errors.get(kind, 0)
                 answer = b""
+                self.logins = logins
                 if kind == AUTH:
-                    self.logins.append(self._cut(request, 12 + 4 + len("digest"))[0])
+                    logins.append(self._cut(request, 12 + 4 + len("digest"))[0])
                 elif code == 0:
                     code, answer = self._answer(kind, request, zxid)
                 answer = struct.pack(">iqi", xid, zxid, code) + answer
