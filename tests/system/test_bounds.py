@@ -177,13 +177,13 @@ TEXTS = [
     Wire("a statement", None, MIB, lambda _, n: ["SQL", b"SELECT 1".ljust(n)]),
 ]
 COUNTS = [
+    # The last of them is held, so nothing is taken.
     Wire("resources of ACQUIREALL", 1, 256,
-         lambda key, n: ["ACQUIREALL", 60000, n, *many(key, n)]),
+         lambda key, n: ["ACQUIREALL", 60000, n, *many(key, n - 1), key], True),
     Wire("tokens of FENCEDALL", 1, 1024,
          lambda key, n: ["FENCEDALL", n, *[word for name in many(key, n)
                                            for word in (name, USED_UP)], "GET", key]),
     Wire("lock keys of EXISTS", 1, 256, lambda key, n: ["EXISTS", *many(f"lock:{key}", n)]),
-    Wire("lock keys of DEL", 1, 256, lambda key, n: ["DEL", *many(f"lock:{key}", n)]),
     Wire("patterns of CONFIG GET", 1, 64, lambda _, n: ["CONFIG", "GET", *many("p", n)]),
     Wire("COUNT of HISTORY", 1, 10000, lambda key, n: ["HISTORY", key, "COUNT", n]),
     Wire("COUNT of WAITERS", 1, 10000, lambda key, n: ["WAITERS", key, "COUNT", n]),
