@@ -322,7 +322,7 @@ def test_a_login_that_is_refused_is_leasedown_until_it_is_taken(rig, false_serve
     false_server.errors = {}
     await_up(client)
     assert client.token("r") > 0
-    assert false_server.logins == ["ann:secret"]
+    assert set(false_server.logins) == {"ann:secret"}
 
 
 def test_a_session_that_servers_have_forgotten_is_followed_by_another(rig, false_server):
@@ -349,7 +349,7 @@ def test_servers_that_are_slow_to_take_a_session_back_are_given_time(rig, false_
     false_server.await_connection(known + 1)
     await_up(client)
     assert len(false_server.connections) <= known + 3
-    assert client.token("r2") > 0 and false_server.logins == ["ann:secret"]
+    assert client.token("r2") > 0 and set(false_server.logins) == {"ann:secret"}
 
 
 @pytest.fixture

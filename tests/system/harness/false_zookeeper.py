@@ -38,7 +38,7 @@ class FalseZooKeeper:
         self.errors = {}  # by the kind of a request: the code that answers it
         self.pieces = None  # the bytes of an answer that go at once; None: all
         self.ends_at = None  # an answer ends after so many bytes, and says so
-        self.logins = []  # of the connection that has asked last
+        self.logins = []  # of the connection that has made the last node
         self.names = "{}"  # what it makes of a sequential node's path
         self.nodes = {}
         self.zxids = itertools.count(1000)
@@ -84,7 +84,8 @@ class FalseZooKeeper:
                 zxid = next(self.zxids)
                 code = self.errors.get(kind, 0)
                 answer = b""
-                self.logins = logins
+                if kind in CREATES:
+                    self.logins = logins
                 if kind == AUTH:
                     logins.append(self._cut(request, 12 + 4 + len("digest"))[0])
                 elif code == 0:
