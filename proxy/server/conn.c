@@ -5,11 +5,11 @@
  *   open ──────────────▶ lingering ─────────────────▶ closed, freed in libuv's callback
  *     │  session ended    its replies leave, FIN is sent,     ▲
  *     │                   what still comes in is dropped      │
- *     └───────────── client hung up, error, conns_hang_up ────┘
+ *     └───────────── client hung up, error, conns_close ──────┘
  *
  * Lingering is what lets a client read why it was turned away: a socket that is closed with unread
  * bytes in it is reset, and the reset overtakes the reply. It ends when the client hangs up, or
- * after LINGER_MS.
+ * after LINGER_MS. At a stop those linger that have not received all (conns_hang_up).
  *
  * TLS stands between the socket and the session, and is no other path: what arrives is opened
  * before the session gets it, what leaves is sealed behind it. A handshake costs the loop much more
@@ -23,7 +23,9 @@
  * reader, or a fast writer, costs bounded memory. An idle connection owns no buffer here. */
 #include "proxy/server/conn.h"
 
+#include <linux/sockios.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
@@ -560,15 +562,46 @@ static void drop_all(struct list *list)
     }
 }
 
+/* Is something that was sent still on its way to the client? */
+static bool is_sending(const struct conn *conn)
+{
+    uv_os_fd_t fd;
+    int bytes = 0;
+
+    return uv_fileno(&conn->socket.handle, &fd) == 0 && ioctl(fd, SIOCOUTQ, &bytes) == 0 &&
+           bytes > 0;
+}
+
+/* Drop those of the list that have nothing on its way, or have not sent all in time. */
+static void drop_idle(struct list *list)
+{
+    for (struct list *link = list->next, *next; link != list; link = next) {
+        struct conn *conn = list_entry(link, struct conn, link);
+        next = link->next;
+        if (!shakes_hands(conn) && !conn->writing && is_sending(conn))
+            continue;
+        say_end(conn);
+        drop(conn);
+    }
+}
+
 void conns_hang_up(struct conns *conns)
 {
-    drop_all(&conns->open);
-    drop_all(&conns->lingering);
+    drop_idle(&conns->lingering);
+    drop_idle(&conns->open);
+    while (!list_empty(&conns->open))
+        linger(list_entry(conns->open.next, struct conn, link));
+}
+
+bool conns_are_gone(const struct conns *conns)
+{
+    return list_empty(&conns->open) && list_empty(&conns->lingering);
 }
 
 void conns_close(struct conns *conns)
 {
-    conns_hang_up(conns);
+    drop_all(&conns->open);
+    drop_all(&conns->lingering);
     uv_close((uv_handle_t *)&conns->timer, NULL);
 }
 

@@ -42,9 +42,12 @@ void conns_accept(struct conns *conns, uv_stream_t *listener, enum address_kind 
 void conns_set_tls(struct conns *conns, struct tls_context *context, enum tls_user user);
 /* Send what the session has to say, and read on or not; for engine_host.changed. */
 void conn_on_change(void *conn);
-/* Close every connection, and its session. */
+/* End every session, and close the connections: at once, but for those to which something is on its
+ * way, which linger. */
 void conns_hang_up(struct conns *conns);
-/* Hang up, and close what is left on the loop; free when the loop has run dry. */
+/* Have all closed? */
+bool conns_are_gone(const struct conns *conns);
+/* Close all, and what is left on the loop; free when the loop has run dry. */
 void conns_close(struct conns *conns);
 void conns_free(struct conns *conns);
 

@@ -5,7 +5,7 @@
  *     │        SIGTERM,   nothing is   connections   everything is closed,
  *     │        SIGINT,    under way,   are closed,   the loop runs dry
  *     │        SHUTDOWN   all is sent  so is what
- *     │                   (or 10 s)    that began
+ *     │                   (or 10 s)    that began (or 10 s)
  *     └── a part that cannot be opened ──────────▶ ENDING
  *
  * The host (proxy/host) owns store, lease provider and engine, and gives them their turns. Around
@@ -433,6 +433,7 @@ static void on_turned(void *context)
         server_is_flushed(daemon->server))
         hang_up(daemon);
     if (daemon->stage == HANGING_UP && engine_idle(daemon->engine) &&
+        server_is_empty(daemon->server) &&
         (daemon->auditing == NULL || auditing_finish(daemon->auditing)))
         end(daemon);
 }
@@ -638,6 +639,7 @@ static void drain(struct daemon *daemon)
 static void hang_up(struct daemon *daemon)
 {
     daemon->stage = HANGING_UP;
+    uv_timer_start(&daemon->drain_timer, on_drain_timeout, DRAIN_MS, 0);
     server_hang_up(daemon->server);
 }
 

@@ -288,6 +288,11 @@ void server_hang_up(struct server *server)
     conns_hang_up(&server->conns);
 }
 
+bool server_is_empty(const struct server *server)
+{
+    return conns_are_gone(&server->conns);
+}
+
 void server_close(struct server *server)
 {
     server_stop_listening(server);

@@ -44,8 +44,10 @@ const char *server_exposed(const struct server *server, bool tls_too);
 void server_stop_listening(struct server *server);
 /* Return whether all replies have left. */
 bool server_is_flushed(const struct server *server);
-/* Close every connection, and its session. */
+/* End every session, and close its connection, at once or when its client has what was sent. */
 void server_hang_up(struct server *server);
+/* Return whether all connections have closed. */
+bool server_is_empty(const struct server *server);
 /* Close what is left. */
 void server_close(struct server *server);
 /* Free it, once the loop has run dry. */

@@ -26,6 +26,7 @@ enum {
     LINGER_MS = 2000,
     LINGER_WRITING_MS = 30000,
     UNREAD_BYTES = 16777216,
+    FLOOD_BYTES = 200 << 10,
 };
 
 /* The clock of the server's deadlines, in place of libuv's; its timer is asked for by tick(). */
@@ -468,6 +469,8 @@ RIG_TEST(a_slow_reader_has_30_s_for_what_a_session_said_last)
         expect(rig, fd, ends[i].reply);
         tick(LINGER_MS - 1); /* in which it may hang up by itself */
         assert_int_equal(connections(rig), 1);
+        tick(1);
+        assert_int_equal(connections(rig), 0);
         expect_end(rig, fd);
 
         fd = end_unread(rig, ends[i].request);
@@ -476,6 +479,38 @@ RIG_TEST(a_slow_reader_has_30_s_for_what_a_session_said_last)
         assert_true(server_is_flushed(rig->server));
         close(fd);
     }
+    free(reply);
+}
+
+/* A stop waits until all is with the kernel. What its client has sent since is not read any more,
+ * and a socket that is closed with that in it would be reset. */
+RIG_TEST(hanging_up_takes_no_reply_back_that_was_sent)
+{
+    size_t len = strlen("$16777216\r\n") + UNREAD_BYTES + 2, got = 0;
+    char *reply = mem_alloc(len), *flood = mem_alloc(FLOOD_BYTES);
+
+    set_unread(rig);
+    int fd = client(rig), small = 64 * 1024;
+    for (size_t i = 0; i < FLOOD_BYTES; i++)
+        flood[i] = "PING\r\n"[i % 6];
+    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    send_text(rig, fd, "GET r\r\n");
+    while (server_is_flushed(rig->server))
+        turn(rig, fd, POLLERR);
+    (void)send(fd, flood, FLOOD_BYTES, MSG_NOSIGNAL);
+    while (!server_is_flushed(rig->server) && got < len) {
+        got += (size_t)receive(rig, fd, reply + got, len - got < 4096 ? len - got : 4096);
+        uv_run(&rig->loop, UV_RUN_NOWAIT);
+    }
+    assert_true(got < len);
+    server_hang_up(rig->server);
+    uv_run(&rig->loop, UV_RUN_NOWAIT);
+    assert_int_equal(receive(rig, fd, reply + got, len - got), len - got);
+    assert_in_range(receive(rig, fd, reply, len), 0, len - 1); /* and the end, by no reset */
+    close(fd);
+    while (!server_is_empty(rig->server))
+        turn(rig, -1, 0);
+    free(flood);
     free(reply);
 }
 
