@@ -409,6 +409,7 @@ static void on_timer_closed(uv_handle_t *handle)
 void live_close(struct live *live, void (*closed)(void *context), void *context)
 {
     check(list_empty(&live->streams));
+    check_nought("streams", live->streams_count);
     live->closed = closed;
     live->context = context;
     uv_close((uv_handle_t *)&live->timer, on_timer_closed);

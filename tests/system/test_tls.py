@@ -531,6 +531,26 @@ def test_new_certificates_are_taken_while_it_runs(rig, tmp_path, key):
     assert not failures and min(written) > 0
 
 
+def test_new_certificates_are_taken_at_each_door(rig, tmp_path):
+    certs = Certs(tmp_path / "certs")
+    cert, new = certs.server("live"), certs.server("new")
+    daemon = rig.daemon("--tls-cert", cert.cert, "--tls-key", cert.key, "--tls-ca", certs.ca,
+                        listen=["tls:127.0.0.1:0", "tls:[::1]:0"], admin="tls:127.0.0.1:0")
+
+    def shown():
+        for address in (*daemon.listeners, daemon.admin):
+            with (socket.create_connection(address, timeout=patience(20)) as bare,
+                  certs.client().wrap_socket(bare, server_hostname=address[0]) as sock):
+                yield dict(pair[0] for pair in sock.getpeercert()["subject"])["commonName"]
+
+    assert list(shown()) == ["live"] * 3
+    for path, source in zip(cert, new):
+        os.replace(copy(source, tmp_path / "next"), path)
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: "new TLS connections get" in daemon.log(), "it is taken")
+    assert list(shown()) == ["new"] * 3
+
+
 def copy(source, path):
     path.write_bytes(source.read_bytes())
     return path

@@ -339,7 +339,8 @@ static bool try(struct acl *acl, const struct acl *now, const char *password)
 }
 
 /* Hashes of "pw", by mkpasswd. */
-#define CRYPTED "user a on crypt:$5$saltsalt$0rl.MZtoLLPP3X0Rdl8riRnphIcAXJY27/aOAyK2hB5\n"
+#define HASH    "crypt:$5$saltsalt$0rl.MZtoLLPP3X0Rdl8riRnphIcAXJY27/aOAyK2hB5\n"
+#define CRYPTED "user a on " HASH
 
 TEST(crypt_is_asked_once)
 {
@@ -355,6 +356,21 @@ TEST(crypt_is_asked_once)
     assert_int_equal(acl_check_password(a, bytes_of("px")), ACL_SLOW);
     acl_drop(acl);
     acl_drop(other);
+}
+
+/* Between the question and its answer its user may have become any other. */
+TEST(a_password_that_is_right_counts_for_who_has_it_when_that_is_known)
+{
+    static const char *const later[] = {"user b on " HASH, "user a off " HASH, "user a on >pw\n",
+                                        "user a on\n"};
+
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+        struct acl *acl = parse(CRYPTED), *now = parse(later[i]);
+        assert_false(try(acl, now, "pw"));
+        assert_true(try(acl, acl, "pw"));
+        acl_drop(acl);
+        acl_drop(now);
+    }
 }
 
 static void add(struct acl_log *log, const char *reason, const char *object, int64_t at_ms)
