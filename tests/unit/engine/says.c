@@ -27,6 +27,13 @@ int world_teardown(void **state)
     return 0;
 }
 
+/* Whoever is told BUSY is counted: more than there were before. */
+static void assert_counted(struct world *world, const char *start, long before)
+{
+    if (strncmp(start, "-BUSY ", 6) == 0 && world_counter(world, "refused_busy") <= before)
+        fail_msg("%s: it is not counted", start);
+}
+
 void assert_heard(struct world *world, int client, const char *reply)
 {
     world_settle(world);
@@ -39,6 +46,7 @@ void assert_heard_begins(struct world *world, int client, const char *start)
     const char *reply = world_received(world, client);
     if (strncmp(reply, start, strlen(start)) != 0)
         fail_msg("got %s, not %s", reply, start);
+    assert_counted(world, start, 0);
 }
 
 void assert_says(struct world *world, int client, const char *line, const char *reply)
@@ -48,9 +56,11 @@ void assert_says(struct world *world, int client, const char *line, const char *
 
 void assert_begins(struct world *world, int client, const char *line, const char *start)
 {
+    long busy = world_counter(world, "refused_busy");
     const char *reply = world_call(world, client, line);
     if (strncmp(reply, start, strlen(start)) != 0)
         fail_msg("%s: got %s, not %s", line, reply, start);
+    assert_counted(world, start, busy);
 }
 
 void send_late(struct world *world, int client, const char *line, int64_t late_ms, int64_t for_ms)
