@@ -71,8 +71,11 @@ static enum stk_error renew(stk_lease *lease, int64_t ttl_ms, int64_t deadline_m
         error = first_error(&call, "RENEW");
     pthread_mutex_lock(&lease->client->lock);
     if (error == STK_OK && lease->state == STATE_LIVE) {
+        int64_t due_ms = lease->renew_ms; /* not put off: the first one asks for news */
         lease->why = STK_OK;
         lease_extend(lease, call.asked_ms, ttl_ms, remaining_ms(&call, ttl_ms));
+        if (lease->kept && due_ms < lease->renew_ms)
+            lease->renew_ms = due_ms;
         renewer_reschedule(lease);
     } else if (error == STK_STALE || error == STK_UNKNOWN) { /* the caller knows; no `lost` */
         renewer_forget(lease);

@@ -42,7 +42,7 @@ struct stk_lease {
     bool kept;
     struct heap_node due;
     int64_t renew_ms, asked_ms;
-    bool renewing;
+    bool renewing, again; /* again: news came meanwhile */
     unsigned round;       /* counts renewals, to know late replies of the last one */
     size_t unanswered;    /* of this round */
     int64_t remaining_ms; /* the least that its answers have said so far */

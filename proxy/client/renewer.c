@@ -158,6 +158,7 @@ static void renew(struct renewer *renewer, stk_lease *lease)
 {
     lease_compose_renewal(lease, lease->ttl_ms, true, &renewer->out);
     lease->renewing = true;
+    lease->again = false;
     lease->round++;
     lease->unanswered = lease->count;
     lease->remaining_ms = lease->ttl_ms;
@@ -237,6 +238,8 @@ static void on_reply(struct renewer *renewer, struct renewal *renewal, const red
         lease->why = STK_OK;
         lease->renewing = false;
         lease_extend(lease, lease->asked_ms, lease->ttl_ms, lease->remaining_ms);
+        if (lease->again)
+            lease->renew_ms = now_ms();
         schedule(renewer, lease);
     }
 }
@@ -249,15 +252,17 @@ static bool holds(const stk_lease *lease, const char *resource, int64_t token)
     return false;
 }
 
-/* ["stockade:lost", resource, token, reason]. A lease whose renewal is under way hears by that. */
+/* ["stockade:lost", resource, token, reason]. The answer to a renewal under way may be of before,
+ * so there is another one after it. */
 static void on_lost_push(struct renewer *renewer, redisReply *const *push)
 {
     struct list *leases = &renewer->client->leases;
 
     for (struct list *at = leases->next; at != leases; at = at->next) {
         stk_lease *lease = list_entry(at, stk_lease, link);
-        if (!lease->kept || lease->renewing || !holds(lease, push[1]->str, push[2]->integer))
+        if (!lease->kept || !holds(lease, push[1]->str, push[2]->integer))
             continue;
+        lease->again = lease->renewing;
         lease->renew_ms = now_ms();
         schedule(renewer, lease);
     }

@@ -152,52 +152,6 @@ class FaultTest {
     }
 
     @Test
-    void whatIsSentAgainAfterALostReplyIsAppliedOnce() {
-        try (Relay relay = new Relay(daemon); Stockade shop = Stockade.connect(relay.uri())) {
-            relay.lose("ACQUIRE", 2);
-            Lease lease = shop.lease("r", 30_000, 0);
-            assertEquals(1, lease.token());
-            lease.set("10");
-            relay.lose("DECRBY", 2);
-            assertEquals(7, lease.take(3));
-            relay.lose("EXEC", 2);
-            assertEquals(List.of(6L), shop.transaction().take(lease, 1).commit());
-            relay.lose("REVOKE", 1);
-            assertThrows(Unsure.class, () -> shop.revoke("other"), "it cannot be sent twice");
-            relay.lose("RELEASE", 1);
-            lease.release();
-            assertEquals(0, relay.left());
-            assertEquals("6", shop.get("r"));
-            try (Lease next = shop.lease("r", 30_000, 0)) {
-                assertEquals(2, next.token());
-            }
-        }
-    }
-
-    @Test
-    void whoWaitsWhileTheConnectionBreaksIsServed() throws Exception {
-        try (Relay relay = new Relay(daemon); Stockade shop = Stockade.connect(relay.uri());
-             Stockade direct = daemon.connect()) {
-            Lease held = direct.lease("r", 30_000, 0);
-            FutureTask<Long> waits = begin(() -> {
-                try (Lease lease = shop.lease("r", 30_000, 20_000)) {
-                    return lease.put(1);
-                }
-            });
-            Daemon.await("it waits", () -> Daemon.waiters(direct, "r") == 1);
-            relay.cut();
-            relay.lose("ACQUIRE", 1);
-            long begun = System.nanoTime();
-            held.close();
-            assertEquals(1, Daemon.result(waits));
-            Daemon.took("its turn comes", begun, 0, 1500);
-            try (Lease next = direct.lease("r", 30_000, 0)) {
-                assertEquals("1", next.get());
-            }
-        }
-    }
-
-    @Test
     void aDaemonThatStartsAgainIsNoticedByNobody() throws Exception {
         try (Stockade shop = daemon.connect()) {
             CountDownLatch lost = new CountDownLatch(1);

@@ -447,12 +447,9 @@ def test_beyond_a_thousand_resources_turns_and_losses_are_found_by_asking(rig, d
 # Connections that break.
 
 @pytest.mark.parametrize("call, reply", [
-    ("lease.take(1)", 9), ("lease.take(1, { id: 'order 17' })", 9),
-    ("shop.transaction([lease], (sale) => sale.take(lease).get(lease))", [9, "9"]),
-    ("lease.release()", True), ("shop.acquire('m').then(used)", [1, True, "free"]),
-    ("shop.acquire('m', { wait: 9000, owner: 'me' }).then(used)", [1, True, "free"]),
-    ("shop.acquireAll(['m', 'n']).then(([, m]) => used(m))", [1, True, "free"])])
-def test_a_request_whose_reply_was_lost_is_applied_once(rig, daemon, call, reply):
+    ("lease.take(1, { id: 'order 17' })", 9),
+    ("shop.acquire('m', { wait: 9000, owner: 'me' }).then(used)", [1, True, "free"])])
+def test_a_request_of_ones_own_name_whose_reply_was_lost_is_applied_once(rig, daemon, call, reply):
     relay, watch = rig.relay(daemon.address), daemon.client()
     before = watch.counter("leases_renewed")
     running = node(rig, f"""
@@ -469,32 +466,8 @@ def test_a_request_whose_reply_was_lost_is_applied_once(rig, daemon, call, reply
     with relay.losing_reply():
         running.tell()
     assert running.hear() == reply
-    assert running.hear() == (None if "release" in call else 10 if "acquire" in call else 9)
+    assert running.hear() == (10 if "acquire" in call else 9)
     running.end()
-
-
-def test_a_write_without_an_answer_in_time_is_unsure_and_can_be_asked_for(rig, daemon):
-    relay = rig.relay(daemon.address)
-    running = node(rig, """
-        const hasty = await connect(uri, { timeout: 2000 });
-        const lease = await hasty.acquire('k');
-        await lease.set(10);
-        say();
-        await told();
-        const error = await lease.take(1).catch((reason) => reason);
-        say([error.name, error.resource, error.token]);
-        await told();
-        say([await hasty.wasApplied(error), await end(hasty.wasApplied(new Error()))]);
-        await hasty.close();""", relay.uri)
-    running.hear()
-    relay.hold("down")
-    running.tell()
-    assert running.hear() == ["Unsure", "k", 1]
-    relay.let("down")
-    running.tell()
-    assert running.hear() == [True, "Misuse"]
-    running.end()
-    assert daemon.client()("GET", "k") == b"9"
 
 
 def test_busy_after_a_lost_reply_leaves_the_write_unsure(rig):
@@ -542,24 +515,6 @@ def test_holders_and_waiters_go_on_after_a_restart(rig, daemon, how):
     running.tell()
     rig.daemon(**on_its_address(daemon))
     assert running.hear(20) == [4, True, True, 3]
-    running.end()
-
-
-def test_a_lease_that_was_granted_too_late_is_given_back(rig, daemon):
-    running = node(rig, """
-        const hasty = await connect(uri, { timeout: 2000 });
-        say();
-        await told();
-        say(await end(hasty.acquire('k', { ttl: 60000 })));
-        await told();
-        await hasty.close();""", daemon.uri)
-    running.hear()
-    client = daemon.client()
-    with daemon.frozen():
-        running.tell()
-        assert running.hear() == "Unreachable"
-    wait_until(lambda: (client("LEASE", "k") or "??")[1] == b"free", "it was granted, and is free")
-    running.tell()
     running.end()
 
 

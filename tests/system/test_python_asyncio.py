@@ -337,23 +337,6 @@ async def test_a_wait_that_is_cancelled_leaves_nothing_behind(local, key):
 
 
 @in_loop
-async def test_a_grant_whose_reply_was_not_read_is_given_back(behind, key):
-    daemon, relay = behind
-    async with aio_connect(daemon) as other, aio_connect(relay) as shop:
-        relay.hold("down")
-        task = asyncio.create_task(shop.lease(key, ttl=60).acquire())
-
-        async def granted():
-            return relay.kept("down") and not await is_free(other, key)
-        await wait_until(granted, "it is granted")
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        relay.let("down")
-        await free(other, key)
-
-
-@in_loop
 async def test_a_release_that_is_cancelled_is_made_up_for(behind, key):
     daemon, relay = behind
     async with aio_connect(daemon) as other, aio_connect(relay) as shop:
@@ -390,48 +373,6 @@ def test_a_program_that_ends_while_it_holds_a_lease_releases_it(local, key):
 
 
 # Replies that do not come.
-
-@in_loop
-async def test_each_request_whose_reply_is_lost_counts_once(behind, key):
-    daemon, relay = behind
-
-    async def lose():
-        async def kept():
-            return relay.kept("down")
-        relay.hold("down")
-        await wait_until(kept, "there is a reply")
-        relay.cut()
-        relay.let("down")
-
-    async def despite(call):
-        thief = asyncio.create_task(lose())
-        await asyncio.sleep(0)
-        result = await call
-        await thief
-        return result
-    async with aio_connect(relay) as shop:
-        lease = await despite(shop.lease(key, ttl=60).acquire())
-        assert lease.token == 1 and daemon.metric("leases_granted_total") == 1
-        assert [await despite(lease.put(3)), await despite(lease.take(1))] == [3, 2]
-        await despite(lease.release())
-        assert await shop.get(key) == "2" and await is_free(shop, key)
-
-
-@in_loop
-async def test_a_write_without_an_answer_is_unsure(behind, key):
-    daemon, relay = behind
-    async with aio_connect(relay, timeout=2) as shop, aio_connect(daemon) as other:
-        lease = await shop.lease(key, ttl=60).acquire()
-        relay.hold("down")
-        with pytest.raises(stockade.Unsure) as caught:
-            await lease.put(1)
-        assert await other.was_applied(caught.value) is True
-        relay.cut()
-        relay.let("down")
-        relay.refuse()
-        with pytest.raises(stockade.Unreachable):
-            await shop.get(key)
-
 
 @in_loop
 async def test_a_daemon_that_restarts_is_waited_for(rig, key):

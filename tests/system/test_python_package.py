@@ -554,25 +554,6 @@ def interrupted(call, when):
         signal.signal(signal.SIGUSR1, previous)
 
 
-def test_a_wait_that_is_interrupted_leaves_nothing_behind(shop, key):
-    with shop.lease(key):
-        interrupted(lambda: shop.lease(key, wait=60).acquire(),
-                    lambda: shop.query(key)["waiters"] == 1)
-        wait_until(lambda: shop.query(key)["waiters"] == 0, "it has left the line")
-    wait_until(lambda: is_free(shop, key), "nobody has it")
-
-
-def test_a_grant_whose_reply_was_not_read_is_given_back(behind, key):
-    shop, relay, daemon = behind
-    with connect(daemon) as other:
-        relay.hold("down")
-        interrupted(lambda: shop.lease(key, ttl=60).acquire(),
-                    lambda: not is_free(other, key) and relay.kept("down"))
-        assert not is_free(other, key)
-        relay.let("down")
-        wait_until(lambda: is_free(other, key), "it is given back")
-
-
 def test_a_release_that_is_interrupted_is_made_up_for(behind, key):
     shop, relay, daemon = behind
 
@@ -715,39 +696,6 @@ def test_a_name_that_takes_too_long_to_look_up_holds_nobody_up(monkeypatch):
     assert watch.seconds < 5
 
 
-def losing(relay):
-    """The thread that loses the reply to the next request as soon as it is there."""
-    def lose():
-        wait_until(lambda: relay.kept("down"), "there is a reply")
-        relay.cut()
-        relay.let("down")
-    relay.hold("down")
-    return background(lose)
-
-
-def test_each_request_whose_reply_is_lost_counts_once(behind, key):
-    shop, relay, daemon = behind
-    with shop.lease(key, ttl=60) as lease:
-        lease.set(10)
-    thread = losing(relay)
-    lease = shop.lease(key, ttl=60).acquire()  # the reply is lost, the lease is not
-    assert lease.token == 2 and daemon.metric("leases_granted_total") == 2
-    thread.join()
-    thread = losing(relay)
-    assert lease.take(3) == 7
-    thread.join()
-    thread = losing(relay)
-    with shop.transaction(lease) as sale:
-        sale.take(lease)
-        sale.take(lease)
-    assert sale.results == [6, 5]
-    thread.join()
-    thread = losing(relay)
-    lease.release()
-    thread.join()
-    assert shop.get(key) == "5" and is_free(shop, key)
-
-
 @pytest.mark.parametrize("several", [False, True], ids=["one", "basket"])
 def test_a_grant_that_ended_before_its_repeat_is_asked_for_again(behind, key, several):
     shop, relay, daemon = behind
@@ -772,22 +720,6 @@ def test_an_id_of_the_programs_own_counts_once_under_another_lease(shop, key):
         with shop.lease(key) as lease:
             assert lease.put(5, id="delivery 7") == 5
     assert shop.get(key) == "5"
-
-
-def test_a_write_without_an_answer_is_unsure(behind, key):
-    shop, relay, daemon = behind
-    quick = connect(relay, timeout=2)
-    lease = quick.lease(key, ttl=60).acquire()
-    for direction, applied in (("down", True), ("up", None)):
-        relay.hold(direction)
-        with pytest.raises(stockade.Unsure) as caught:
-            lease.put(1)
-        relay.cut()
-        relay.let(direction)
-        with connect(daemon) as other:
-            wait_until(lambda: other.was_applied(caught.value) is applied, "as it was")
-    lease.release()
-    assert shop.was_applied(caught.value) is not True
 
 
 def test_a_write_under_a_resource_of_any_name_can_be_asked_for(behind):

@@ -325,6 +325,29 @@ def test_the_library_refuses_who_is_not_the_one(daemon, library, certs, tmp_path
         library.open("stockades://{}:{}".format(*daemon.listeners[1]), 3000)
 
 
+@pytest.mark.parametrize("scheme", ["stockades", "stockade"])
+def test_what_was_sent_in_part_is_sent_again_with_an_id_only(
+        rig, library, certs, server_cert, key, scheme):
+    """A relay stops reading in the middle of it, and cuts."""
+    daemon = tls_daemon(rig, certs, server_cert, "--unfenced-writes", "allow")
+    relay = rig.relay(daemon.listeners[scheme == "stockade"])
+    option = f"?tls_ca={certs.ca}" if scheme == "stockades" else ""
+    other = Client(daemon.listeners[1])
+    daemon.clients.append(other)
+    with library.open(relay.uri.replace("stockade:", scheme + ":") + option) as client:
+        client.command("PING")
+        relay.stall("up")  # but for what it reads already
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            sent = thread.submit(client.command_all, ("INCR", key),
+                                 *[("SET", key + "big", b"x" * 3_000_000)] * 5)
+            wait_until(lambda: other("GET", key) == b"1", "a part of it is applied")
+            relay.cut()
+            relay.let("up")
+            with pytest.raises(StkError) as caught:
+                sent.result(patience(20))
+        assert caught.value.code == "UNSURE" and other("GET", key) == b"1"
+
+
 def test_the_command_line_by_tls(rig, certs, server_cert, tool, key):
     mine, password = certs.issue("anna"), rig.folder / "password"
     password.write_text("secret\n")

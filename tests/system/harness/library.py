@@ -31,6 +31,10 @@ class Options(ctypes.Structure):
                 ("context", c_void_p), ("reserved", c_void_p * 4)]
 
 
+class Words(ctypes.Structure):
+    _fields_ = [("argc", c_size_t), ("argv", POINTER(c_char_p)), ("lens", POINTER(c_size_t))]
+
+
 class Info(ctypes.Structure):
     _fields_ = [("held", c_bool), ("token", c_int64), ("ttl_ms", c_int64), ("holds", c_int64),
                 ("waiters", c_int64), ("owner", ctypes.c_char * 513)]
@@ -190,6 +194,13 @@ class Client:
 
     def command(self, *words):
         return self._reply("stk_command", self.handle, words)
+
+    def command_all(self, *commands):
+        """In one exchange."""
+        batch = (Words * len(commands))(*(Words(*_words(each)) for each in commands))
+        reply = c_void_p()
+        self._call("stk_command_all", batch, c_size_t(len(commands)), ctypes.byref(reply))
+        return self._take(reply)
 
     def fenced(self, lease, *words):
         return self._reply("stk_fenced", lease.handle, words)

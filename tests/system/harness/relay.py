@@ -29,14 +29,24 @@ class Gate:
         return self.held is not None and self.held in data
 
 
+class Line:
+    """A connection through the relay."""
+
+    def __init__(self, client, server):
+        self.client, self.server = client, server
+        self.ended = 0  # directions
+
+
 class Relay:
+    line = Line
+
     def __init__(self, target, port=0):
         """One that is to vanish needs a port that nobody else is given meanwhile."""
         self.target = target
         self.gates = {"up": Gate(), "down": Gate()}
         self.refusing = False
         self.ended = False
-        self.sockets = set()
+        self.sockets, self.lines = set(), set()
         self.threads = []
         self.lock = threading.Lock()
         self.listener = socket.create_server(("127.0.0.1", port))
@@ -72,26 +82,32 @@ class Relay:
             except OSError:
                 _reset(client)
                 continue
+            line = self.line(client, server)
             with self.lock:
                 self.sockets |= {client, server}
+                self.lines.add(line)
             if self.refusing:  # since a moment ago; cut() may have come before
                 _reset(client)
                 _reset(server)
+                self.lines.discard(line)
                 continue
-            over = []
-            self._start(self._carry, client, server, self.gates["up"], over)
-            self._start(self._carry, server, client, self.gates["down"], over)
+            self._start(self._carry, line, client, server, self.gates["up"])
+            self._start(self._carry, line, server, client, self.gates["down"])
 
-    def _carry(self, source, sink, gate, over):
+    def _carry(self, line, source, sink, gate):
         """One direction; after the second of a connection its sockets go."""
-        self._pump(source, sink, gate)
+        self._pass(line, source, sink, gate)
         with self.lock:
-            over.append(gate)
+            line.ended += 1
             self.threads.remove(threading.current_thread())
-            if len(over) == 2:
+            if line.ended == 2:
                 self.sockets -= {source, sink}
+                self.lines.discard(line)
                 source.close()
                 sink.close()
+
+    def _pass(self, _, source, sink, gate):
+        self._pump(source, sink, gate)
 
     def _pump(self, source, sink, gate):
         try:

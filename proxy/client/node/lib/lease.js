@@ -108,7 +108,7 @@ export class Lease {
     }
     this.#look();
     if (this.#state !== 'live') return;
-    if (now() >= this.#dueAt && !this.#renewing) this.#renew(this.#ttl);
+    if (now() >= this.#dueAt && !this.#renewing) this.#renew();
     else this.#arm();
   }
 
@@ -150,8 +150,9 @@ export class Lease {
     this.suspect();
   }
 
-  async #renew(ttl) {
+  async #renew() {
     const asked = now();
+    const ttl = this.#ttl; // the program may give it another one meanwhile
     this.#renewing = true;
     this.#again = false;
     this.#arm();
@@ -162,7 +163,6 @@ export class Lease {
         String(ttl)], Math.max(ttl / 4, PATIENCE_MS_MIN));
       this.#renewing = false;
       if (this.#state !== 'live') return;
-      this.#ttl = ttl;
       this.#extend(asked, left);
       this.#news = this.#trouble = undefined;
     } catch (error) {
@@ -197,7 +197,9 @@ export class Lease {
     }
     if (this.#state !== 'live') return;
     this.#ttl = ttl;
+    const due = this.#renewAt; // not put off: it may be the first one, which begins to listen
     this.#extend(asked, left);
+    this.#renewAt = Math.min(this.#renewAt, due);
     this.#arm();
   }
 
@@ -253,7 +255,7 @@ export class Lease {
   suspect() {
     if (this.#state !== 'live') return;
     if (this.#renewing) this.#again = true;
-    else this.#renew(this.#ttl);
+    else this.#renew();
   }
 
   async #write(words, id) {

@@ -17,6 +17,9 @@ const PAUSE_MS_MAX = 256;
 const ASIDE_MAX = 16; // connections at once that wait, each for a basket
 const LATE = Symbol('late');
 
+// Resolves when what had come by now is read: also that the connection has ended while it idled.
+const polled = () => new Promise((resume) => { setImmediate(() => setImmediate(resume)); });
+
 // One request under way.
 class Ask {
   constructor(send, until, options) {
@@ -40,6 +43,7 @@ export class Link extends EventEmitter {
   #why = null; // what went wrong with the connection last
   #keeper = null; // for renewals; null: not connected
   #connecting = null; // the promise of one
+  #making = new WeakSet(); // clients that are being connected
   #asides = 0;
   #asideLine = [];
 
@@ -71,7 +75,17 @@ export class Link extends EventEmitter {
       socket: { connectTimeout: this.timeout, ...where, ...socket },
     });
     client.on('error', (error) => { this.#why = error; });
+    this.#making.add(client);
+    client.on('reconnecting', () => this.#making.add(client));
+    client.on('connect', () => this.#making.delete(client));
     return client;
+  }
+
+  // Destroys it. node-redis leaves a socket behind that is being connected: so when it is, then.
+  #discard(client) {
+    const destroy = () => { if (client.isOpen) client.destroy(); };
+    if (this.#making.has(client)) client.once('connect', () => setImmediate(destroy));
+    else destroy();
   }
 
   // For subscriptions, and for a program's own reads.
@@ -89,12 +103,12 @@ export class Link extends EventEmitter {
     let late = false;
     const timer = setTimeout(() => {
       late = true;
-      if (client.isOpen) client.destroy();
+      this.#discard(client);
     }, Math.max(0, until - now()));
     try {
       await client.connect();
     } catch (error) {
-      if (client.isOpen) client.destroy();
+      this.#discard(client);
       throw this.#failure(late ? new Error('no answer in time') : error);
     } finally {
       clearTimeout(timer);
@@ -126,6 +140,7 @@ export class Link extends EventEmitter {
     for (;;) {
       let failure;
       try {
+        if (!ask.repeatable) await polled();
         if (!this.#client.isReady) await this.#ready(ask);
         const reply = await this.#attempt(this.#client, ask);
         options.asked = ask.asked;
@@ -168,7 +183,7 @@ export class Link extends EventEmitter {
   }
 
   async #replaceKeeper() {
-    if (this.#keeper?.isOpen) this.#keeper.destroy();
+    if (this.#keeper) this.#discard(this.#keeper);
     this.#keeper = null;
     const client = this.#makeLasting((_, cause) => cause);
     await this.#connect(client, now() + this.timeout);
@@ -257,7 +272,7 @@ export class Link extends EventEmitter {
       for (;;) {
         signal?.throwIfAborted(); // who listens from here on would not hear of it
         const client = this.#make({ socket: { reconnectStrategy: (_, cause) => cause } });
-        const stop = () => client.isOpen && client.destroy();
+        const stop = () => this.#discard(client);
         signal?.addEventListener('abort', stop);
         this.on('closed', stop);
         let failure;
@@ -315,10 +330,9 @@ export class Link extends EventEmitter {
     if (this.#closed) return;
     this.#closed = true;
     this.emit('closed');
-    if (this.#keeper?.isOpen) this.#keeper.destroy();
-    if (!this.#client.isOpen) return;
+    if (this.#keeper) this.#discard(this.#keeper);
     if (!this.#client.isReady) {
-      this.#client.destroy();
+      this.#discard(this.#client);
       return;
     }
     const timer = setTimeout(() => this.#client.isReady && this.#client.destroy(), this.timeout);

@@ -9,7 +9,7 @@ import { randomBytes } from 'node:crypto';
 import { EventEmitter } from 'node:events';
 import { parse } from './address.js';
 import { now } from './clock.js';
-import { Held, Misuse, Stale, Unsure } from './errors.js';
+import { Held, Misuse, Stale, Unreachable, Unsure } from './errors.js';
 import { Lease, nameWrite, releaseAll } from './lease.js';
 import { Leases } from './leases.js';
 import { Link } from './link.js';
@@ -93,6 +93,8 @@ export class Stockade extends EventEmitter {
     if (reply === null && wait > 0) {
       reply = await this.#queue(words, ttl, waitUntil, signal, call);
     }
+    if (signal?.aborted && reply !== null) call.onLate(reply);
+    signal?.throwIfAborted();
     if (reply === null) throw new Held(`another holds ${JSON.stringify(resource)}`);
     return new Lease(this, resource, { token: reply[0], left: reply[1], asked: call.asked, ttl,
       owner });
@@ -159,9 +161,7 @@ export class Stockade extends EventEmitter {
         told = false;
         grant = await ask();
       }
-      if (signal?.aborted && grant !== null) options.onLate(grant);
-      else if (grant === null) await this.link.call(['DEQUEUE', resource, id]).catch(() => {});
-      signal?.throwIfAborted();
+      if (grant === null) await this.link.call(['DEQUEUE', resource, id]).catch(() => {});
       return grant;
     } finally {
       signal?.removeEventListener('abort', call);
@@ -212,9 +212,15 @@ export class Stockade extends EventEmitter {
             return left > 0 ? [...words, 'WAIT', String(left)] : words;
           }, call.until, { signal, onLate: call.onLate }));
         }
+        if (signal?.aborted) call.onLate(reply);
+        signal?.throwIfAborted();
         if (reply === null) throw new Held(`another holds one of ${JSON.stringify(resources)}`);
         return await this.#timeLeft(resources, reply, ttl, asked);
       } catch (error) {
+        // Its grant may be on its way to nobody.
+        if (error instanceof Unreachable || signal?.aborted) {
+          this.link.call(words).then(call.onLate).catch(() => {});
+        }
         // What was granted to an attempt without a reply is over: it takes another ID.
         if (!(error instanceof Stale) || (again && now() >= waitUntil)) throw error;
       }

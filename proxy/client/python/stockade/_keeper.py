@@ -10,7 +10,8 @@ to go it counts as lost, and its holder is told.
   time limit of a renewal under way; the end of the lease. Outdated entries stay in it, and are
   skipped when their time comes. The thread is not woken for a lease that is held for a moment.
 - A renewal asks the daemon to report a loss (NOTIFY). The report comes between replies; the lease
-  is then renewed at once, and the answer to that decides.
+  is then renewed at once, and the answer to that decides. One that comes during a renewal, whose
+  reply may be of before, has it renewed once more.
 - What is owed (a release, or an acquire that broke off) is sent until it was answered, at most for
   as long as the lease would have lasted.
 
@@ -172,6 +173,7 @@ class Keeper:
                 self._schedule(lease)
             else:
                 lease._renewing, lease._renewal_asked = True, moment
+                lease._again = False
                 self._flight.append(Renewal(lease))
                 commands.append(("RENEW", lease.resource, lease._token, lease._ttl_ms, "NOTIFY"))
                 self._schedule(lease)
@@ -280,8 +282,12 @@ class Keeper:
         if isinstance(reply, (Stale, Unknown)):
             self._lose(lease, lease._news or "its token was retired", True, lost)
         elif isinstance(reply, int):
-            lease._renewing, lease._why, lease._news = False, "", ""
+            lease._renewing, lease._why = False, ""
             lease._extend(lease._renewal_asked, reply / 1000)
+            if lease._again:  # the reply may be of before
+                lease._renew_at = now()
+            else:
+                lease._news = ""
             self._schedule(lease)
         else:
             lease._why = str(reply)
@@ -291,8 +297,8 @@ class Keeper:
         for _, _, reference in list(self._heap):
             lease = reference()
             if (lease is not None and lease._token == token and lease.resource == resource and
-                    lease._state == LIVE and lease._due is not None and not lease._renewing):
-                lease._news = reason
+                    lease._state == LIVE and lease._due is not None):
+                lease._news, lease._again = reason, lease._renewing
                 lease._renew_at = now()
                 self._schedule(lease)
 

@@ -47,6 +47,7 @@ class LeaseBase:
         self._renewing = False
         self._renewal_asked = 0.0
         self._news = ""
+        self._again = False  # news came while it was being renewed
 
     @property
     def token(self) -> int:
@@ -110,7 +111,9 @@ class LeaseBase:
     def _renewed(self, asked: float, ttl: float, left: float) -> None:
         if self._state == LIVE:
             self.ttl, self._ttl_ms = ttl, round(ttl * 1000)
+            due = self._renew_at  # not put off: it may be the first one, which asks for news
             self._extend(asked, left)
+            self._renew_at = min(self._renew_at, due)
             if self._due is not None:
                 self._keeper.add(self)
 

@@ -245,7 +245,7 @@ class Stockade:
     async def _attempt(self, ask: Ask) -> List[Any]:
         attempts = Attempts(ask, self._timeout)
         while True:
-            connection, aged = self._take(ask)
+            connection, aged = await self._take(ask)
             try:
                 async with time_limit(max(0.0, attempts.time_left())):
                     replies = await self._exchange(connection, ask)
@@ -270,10 +270,13 @@ class Stockade:
                 pause = attempts.pause_when_busy(busy, replies[-1])
             await asyncio.sleep(pause)
 
-    def _take(self, ask: Ask) -> Tuple[Any, bool]:
+    async def _take(self, ask: Ask) -> Tuple[Any, bool]:
         """A connection, and whether it idled: the one used last, which is likely still good."""
-        if ask.repeatable and not ask.fresh and self._idle:
-            return self._idle.pop(), True
+        if self._idle:
+            connection = self._idle.pop()
+            if ask.repeatable and not ask.fresh:
+                return connection, True
+            await _disconnect(connection)  # which may be dead: a new one in its place
         return self._target.aio_connection(), False
 
     async def _exchange(self, connection: Any, ask: Ask) -> List[Any]:

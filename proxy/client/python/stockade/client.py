@@ -233,9 +233,11 @@ class Stockade:
 
     def _take(self, ask: Ask, attempts: Attempts) -> Tuple[Any, bool]:
         """A connection, and whether it idled: the one used last, which is likely still good."""
-        if ask.repeatable and not ask.fresh:
-            with contextlib.suppress(IndexError):
-                return self._idle.pop(), True
+        with contextlib.suppress(IndexError):
+            connection = self._idle.pop()
+            if ask.repeatable and not ask.fresh:
+                return connection, True
+            connection.disconnect()  # which may be dead, or hold the lease: a new one in its place
         until = min(attempts.deadline, now() + self._timeout)
         return self._target.connection(self._timeout, until), False
 

@@ -241,7 +241,11 @@ final class Calls {
                 boolean aged = false;
                 Wire wire = null;
                 try {
-                    wire = alone || kind == Kind.ONCE ? null : takeIdle();
+                    wire = alone ? null : takeIdle();
+                    if (kind == Kind.ONCE && wire != null) { /* it may be dead: a new one */
+                        wire.close();
+                        wire = null;
+                    }
                     if (wire == null) {
                         wire = open(deadline);
                     }

@@ -40,6 +40,7 @@ final class Grant extends Keeper.Timed {
     private long ttl;
     private long renewAt;
     private Renewal renewal; /* under way, or null */
+    private boolean again; /* news came meanwhile: its reply may be of before */
     private String trouble = "it was not renewed in time";
 
     Grant(Keeper keeper, String resource, long token, Thread owner) {
@@ -82,8 +83,10 @@ final class Grant extends Keeper.Timed {
         keeper.lock.lock();
         try {
             if (state == State.LIVE) {
+                long due = renewAt; /* not put off: it may be the first one, which asks for news */
                 extend(askedAt, ttl, left);
                 if (kept) {
+                    renewAt = earlier(renewAt, due);
                     schedule();
                 }
             }
@@ -156,6 +159,7 @@ final class Grant extends Keeper.Timed {
             schedule();
         } else {
             renewal = new Renewal(now);
+            again = false;
             schedule();
             keeper.send(renewal, now, "RENEW", name.resource(), name.token(),
                         TimeUnit.NANOSECONDS.toMillis(ttl), "NOTIFY");
@@ -164,6 +168,7 @@ final class Grant extends Keeper.Timed {
 
     /** The daemon says that it is lost: the answer to a renewal is what counts. */
     void onLostPush(long now) {
+        again = renewal != null;
         renewAt(now);
     }
 
@@ -215,6 +220,9 @@ final class Grant extends Keeper.Timed {
             }
             if (reply instanceof Long left) {
                 extend(askedAt, ttl, TimeUnit.MILLISECONDS.toNanos(left));
+                if (again) {
+                    renewAt = now;
+                }
                 schedule();
             } else if (reply instanceof Decoder.ErrorReply error) {
                 if (error.is("STALE") || error.is("UNKNOWN")) {

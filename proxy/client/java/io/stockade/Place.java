@@ -251,7 +251,7 @@ final class Place extends Keeper.Timed implements Keeper.Pending {
         end.complete(null);
     }
 
-    private static final Keeper.Pending IGNORED = new Keeper.Pending() {
+    static final Keeper.Pending IGNORED = new Keeper.Pending() {
         @Override
         public void on(Object reply, long now) {
             // where it was refused the place, or the lease, ends by itself

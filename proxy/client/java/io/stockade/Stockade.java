@@ -163,9 +163,17 @@ public final class Stockade implements AutoCloseable {
         do { /* where what was granted to an attempt without a reply is over, with another ID */
             String id = Request.newId();
             long left = deadline - System.nanoTime();
-            answer = left > 0 ? calls.runAlone(Calls.Kind.WRITE,
-                                               () -> basket(resources, ttl, deadline, id), left)
-                              : calls.run(Calls.Kind.WRITE, basket(resources, ttl, deadline, id));
+            try {
+                answer = left > 0 ? calls.runAlone(Calls.Kind.WRITE,
+                                                   () -> basket(resources, ttl, deadline, id), left)
+                                  : calls.run(Calls.Kind.WRITE,
+                                              basket(resources, ttl, deadline, id));
+            } catch (Unsure silent) {
+                new Debt(keeper, List.copyOf(resources),
+                         basketWords(resources, ttl, System.nanoTime(), id),
+                         TimeUnit.MILLISECONDS.toNanos(ttl)).begin();
+                throw new Unreachable(silent.getMessage());
+            }
         } while (answer.reply() instanceof Decoder.ErrorReply error && error.is("STALE"));
         if (!(Calls.check(answer.reply()) instanceof List<?> tokens)) {
             throw new Held("somebody else holds one of " + resources);
@@ -233,9 +241,14 @@ public final class Stockade implements AutoCloseable {
         return token instanceof Long retired ? retired : 0;
     }
 
-    /** Waits for what is left until then. */
     private static Request basket(Collection<String> resources, long ttl, long deadline,
                                   String id) {
+        return Request.of(basketWords(resources, ttl, deadline, id)).withId(id);
+    }
+
+    /** Waits for what is left until then. */
+    private static Object[] basketWords(Collection<String> resources, long ttl, long deadline,
+                                        String id) {
         List<Object> words = new ArrayList<>(List.of("ACQUIREALL", ttl, resources.size()));
         words.addAll(resources);
         long wait = TimeUnit.NANOSECONDS.toMillis(deadline - System.nanoTime());
@@ -243,7 +256,7 @@ public final class Stockade implements AutoCloseable {
             words.addAll(List.of("WAIT", wait));
         }
         words.addAll(List.of("ID", id));
-        return Request.of(words.toArray()).withId(id);
+        return words.toArray();
     }
 
     /** Take a lease; Held where the time to wait was over. `kept`: it is renewed. */
