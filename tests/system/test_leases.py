@@ -2,6 +2,7 @@
 """Lease commands, reply by reply; repeats with an ID, leases tied to a connection, baskets. What
 holds with every lease service is in test_lease_services.py."""
 
+import itertools
 import re
 import select
 import signal
@@ -118,6 +119,41 @@ def test_a_ttl_outside_10_ms_to_24_h_is_an_error_and_changes_nothing(client, key
 @pytest.mark.parametrize("ttl", [10, 86400000])
 def test_a_ttl_of_10_ms_and_of_24_h_is_granted(client, key, ttl):
     wait_until(lambda: isinstance(client.ask("ACQUIRE", key, ttl), list), "a grant of that TTL")
+
+
+OPTIONS = {"WAIT": ("WAIT", 0), "QUEUE": ("QUEUE",), "OWNER": ("OWNER", "me"), "ID": ("ID", "i"),
+           "EPHEMERAL": ("EPHEMERAL",)}
+
+
+def test_each_set_of_acquires_options_does_what_each_of_them_says(daemon, key):
+    """All 32: on a free lease, once more, on a held one, and when the connection has closed."""
+    watch, kept = daemon.client(), {}
+    sets = [set(some) for n in range(len(OPTIONS) + 1)
+            for some in itertools.combinations(OPTIONS, n)]
+    for number, chosen in enumerate(sets):
+        free, held = f"{key}/{number}", f"{key}/{number}/held"
+        watch.token(held)
+        words = [word for option in OPTIONS if option in chosen for word in OPTIONS[option]]
+        asker = daemon.client()
+        if "QUEUE" in chosen and ("WAIT" in chosen or "ID" not in chosen):
+            asker.refused("ERR", "ACQUIRE", free, 60000, *words)
+            continue
+        token = asker.token(free, 60000, *words)
+        again = asker("ACQUIRE", free, 60000, *words)
+        is_known = bool(chosen & {"OWNER", "ID"})
+        assert (again and again[0]) == (token if is_known else None), chosen
+        lease = watch.lease(free)
+        assert (lease["owner"] == b"me") == ("OWNER" in chosen), chosen
+        assert lease["holds"] == 1 + ("OWNER" in chosen and "ID" not in chosen), chosen
+        denied = asker("ACQUIRE", held, 60000, *words)
+        assert denied == ([b"queued", 1] if "QUEUE" in chosen else None), chosen
+        kept[free] = chosen
+        asker.close()
+    for free, chosen in kept.items():
+        if "EPHEMERAL" in chosen:
+            wait_until(lambda name=free: watch.lease(name)["state"] == "free", f"{chosen} ends")
+    for free, chosen in kept.items():
+        assert (watch.lease(free)["state"] == "free") == ("EPHEMERAL" in chosen), chosen
 
 
 WRONG_NUMBER = "wrong number of arguments for"

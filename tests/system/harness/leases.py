@@ -8,7 +8,7 @@ from harness.deployment import token_when_up
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.sockets import cut_connections
 
-AT_MOST_SECONDS = 0.4  # for the median of some wake-ups: well under a poll
+AT_MOST_SECONDS = 0.4  # for all but one of some wake-ups: well under a poll
 PROMPT_SECONDS = 0.8  # for a wake-up: usually far less; a poll would take up to a second
 AT_ONCE_SECONDS = 1.0  # until LEASEDOWN, where the daemon knows that the service is away
 SILENT_SECONDS = 3.0  # where it has to find out
@@ -72,7 +72,8 @@ def hand_over(holder, waiter, key, token, seconds):
 
 
 def assert_hand_overs_are_prompt(here, there, key, count=5):
-    """From each daemon to the other. By the median: a machine may stand still for a moment."""
+    """From each daemon to the other, all but one: a machine may stand still for a moment. (To let
+    pass more would hide what heals by itself after two seconds.)"""
     for giver, taker in ((here, there), (there, here)):
         holder, waiter, took = giver.client(), taker.client(), []
         for number in range(count):
@@ -83,7 +84,7 @@ def assert_hand_overs_are_prompt(here, there, key, count=5):
                 token = waiter.read()[0]
             waiter("RELEASE", f"{key}/{number}", token)
             took.append(watch.seconds)
-        assert sorted(took)[count // 2] < patience(AT_MOST_SECONDS)
+        assert sorted(took)[-2] < patience(AT_MOST_SECONDS)
 
 
 def assert_whole_after_a_cut(here, there, key, at_once=None):
