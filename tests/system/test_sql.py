@@ -183,6 +183,14 @@ def test_ddl_is_for_administrators_with_or_without_a_token(rig):
     assert "5" in cli("10.9.8.7", "SQL", "SELECT a FROM t")
 
 
+def test_ddl_without_a_token_is_no_part_of_a_transaction(client, token, key, table):
+    client("MULTI")
+    assert client(*under(token, key, f"INSERT INTO {table} VALUES('x', 'y')")) == "QUEUED"
+    client.refused("ERR", "SQL", f"DROP TABLE {table}", text="DDL is no part of a transaction")
+    client.refused("EXECABORT", "EXEC")
+    assert client.rows(f"SELECT * FROM {table}") == []
+
+
 def test_who_has_the_password_is_an_administrator(rig):
     password = rig.folder / "password"
     password.write_text("secret")

@@ -80,6 +80,25 @@ SCRIPT_TEST(a_renewal_counts_from_when_it_was_asked_for)
     stk_lease_free(lease);
 }
 
+/* Its own renewal is forgotten; the replies stay in order. */
+SCRIPT_TEST(a_lease_that_ends_takes_no_other_ones_renewal_with_it)
+{
+    stk_client *client = script_open(
+        script, RIG_TIMEOUT_MS, "*2\r\n:7\r\n:" TTL "\r\n", "", /* the renewal, not answered yet */
+        "*2\r\n:8\r\n:" TTL "\r\n", "",                         /* the same */
+        "*2\r\n:9\r\n:" TTL "\r\n", ":" TTL "\r\n:" TTL "\r\n:" TTL "\r\n" /* all three */);
+    stk_lease *lease = rig_acquire(client, "r", 600000);
+    int64_t until_ms = rig_until_ms(lease);
+    await(script_used(script) == FIRST_RENEWAL + 1);
+    stk_lease *ended = rig_acquire(client, "s", 600000);
+    await(script_used(script) == FIRST_RENEWAL + 3);
+    stk_lease_free(ended);
+    stk_lease *last = rig_acquire(client, "t", 600000);
+    await(rig_until_ms(lease) > until_ms + 50);
+    stk_lease_free(last);
+    stk_lease_free(lease);
+}
+
 /* Its connection may lead nowhere. */
 SCRIPT_TEST(a_renewal_without_an_answer_is_asked_again_on_another_connection)
 {
