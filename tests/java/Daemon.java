@@ -4,6 +4,9 @@ package io.stockade;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -24,7 +27,7 @@ import java.util.regex.Pattern;
 final class Daemon implements AutoCloseable {
     static final Path BUILD = Path.of(System.getProperty("stockade.build", "build"))
                                   .toAbsolutePath();
-    private static final Pattern READY = Pattern.compile("listen=127\\.0\\.0\\.1:(\\d+)");
+    private static final Pattern READY = Pattern.compile("listen=127\\.0\\.0\\.1:\\d+");
     /** Programs under a sanitizer are slower. */
     private static final double PATIENCE =
         Double.parseDouble(System.getProperty("stockade.patience", "1"));
@@ -32,11 +35,16 @@ final class Daemon implements AutoCloseable {
     final Path folder;
     private final List<String> options;
     private Process process;
-    private int port;
+    /** Bound to the daemon's port, also while it is down: nobody else is given it. */
+    private final Socket holder = new Socket();
+    private final int port;
 
     Daemon(String... options) {
         try {
             folder = Files.createTempDirectory("stockade-java");
+            holder.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
+            holder.setReuseAddress(true); // so that the daemon can listen there
+            port = holder.getLocalPort();
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);
         }
@@ -60,7 +68,6 @@ final class Daemon implements AutoCloseable {
                 throw new AssertionError("no ready line:\n"
                                          + Files.readString(folder.resolve("log")));
             }
-            port = Integer.parseInt(ready.group(1));
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);
         }
@@ -119,7 +126,7 @@ final class Daemon implements AutoCloseable {
         } finally {
             process.destroyForcibly();
         }
-        try (var files = Files.walk(folder)) {
+        try (holder; var files = Files.walk(folder)) {
             files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);

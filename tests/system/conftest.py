@@ -24,13 +24,14 @@ from harness.library import Library
 from harness.limits import BUILD, patience, sanitized
 from harness.maintenance import Maintenance
 from harness.postgres import Bouncer, Postgres
+from harness.process import started
 from harness.rig import Rig
 from harness.shop import Shop
 from harness.tool import Tool
 
 pytest_plugins = ["harness.late"]
 
-TEST_SECONDS_MAX = 60
+TEST_SECONDS_MAX = 180
 SLOW_TEST_SECONDS_MAX = 900
 
 numbers = itertools.count(1)
@@ -93,6 +94,18 @@ def pytest_runtest_makereport(item, call):
                 for rig in (value, getattr(value, "rig", None)) if isinstance(rig, Rig)]
         for process in [p for rig in rigs for p in rig.processes]:
             report.sections.append((f"{process.name} {process.pid}", process.describe()))
+
+
+@pytest.fixture(autouse=True)
+def shared_processes_live():
+    """A test during which a process ends that a module or all share fails, and the others need not
+    be asked. (This comes before any fixture of the test's own, and is over after those.)"""
+    shared = [process for process in started if process.alive()]
+    yield
+    dead = [process for process in shared if process.died()]
+    for process in dead:
+        process.awaited = True  # told once
+    assert not dead, "\n".join(f"a shared {p.name} died: {p.describe()}" for p in dead)
 
 
 @pytest.fixture

@@ -301,7 +301,7 @@ def test_kill_9_under_load_leaves_a_chain_that_goes_on(rig, tool):
     audit = Audit(rig, tool)
     for starts in range(1, 4):
         cycles = Cycles(audit.daemon)
-        wait_until(lambda: cycles.done >= 200, "some cycles are done", 20)
+        wait_until(lambda: cycles.done >= 200, "some cycles are done")
         audit.await_event("start", count=starts)
         audit.kill()
         cycles.stop()
@@ -398,7 +398,7 @@ def test_heads_are_of_synced_lines_only(rig, tool):
     assert int(client.info("audit")["audit_lines"]) < lines
     rig.faults.clear()
     audit.daemon.signal(signal.SIGUSR1)  # a file that is done with is synced
-    wait_until(lambda: int(client.info("audit")["audit_lines"]) > lines, "it is synced again", 15)
+    wait_until(lambda: int(client.info("audit")["audit_lines"]) > lines, "it is synced again")
 
 
 def test_a_disk_that_hangs_does_not_keep_a_stop_from_being_cut_short(rig, tool):
@@ -482,7 +482,7 @@ def test_events_beyond_the_queue_are_dropped_counted_and_told(rig, tool):
     while int(client.info("audit")["audit_lost"]) < 100:
         client.pipeline([("AUTH", user, "x")] * 1000)
     rig.faults.clear()
-    wait_until(lambda: client.info("audit")["audit_up"] == "1", "there is room again", 20)
+    wait_until(lambda: client.info("audit")["audit_up"] == "1", "there is room again")
     gap, = audit.await_event("gap")
     audit.stop()
     lost = int(re.match(r"(\d+) events are missing here", gap["reason"])[1])
@@ -561,7 +561,7 @@ def test_a_file_that_was_cut_while_the_daemon_was_down_is_told_for_ever(rig, too
 def test_rotation_by_size_under_load_carries_the_chain_on(rig, tool):
     audit = Audit(rig, tool, "--audit-max-size", "1")
     cycles = Cycles(audit.daemon, clients=8)
-    wait_until(lambda: len(audit.files()) >= 3, "two files were full", 40)
+    wait_until(lambda: len(audit.files()) >= 3, "two files were full")
     cycles.stop()
     done = cycles.done
     audit.stop()

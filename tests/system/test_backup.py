@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import HANG_SECONDS, patience, wait_until
 from harness.maintenance import NO_STORES, execute, make_version_1, overwrite, query, value
 from harness.programs import read_until
 from harness.resp import encode
@@ -81,7 +81,7 @@ def backup_under_load(maintenance, movers, file):
         maintenance.do("backup", file)
         return sum(mover.moved for mover in movers) > before
 
-    wait_until(written_meanwhile, "writes go on beside a backup", 20)
+    wait_until(written_meanwhile, "writes go on beside a backup")
 
 
 def test_each_backup_taken_under_load_is_whole_and_of_one_moment(rig, maintenance, daemon):
@@ -96,7 +96,7 @@ def test_each_backup_taken_under_load_is_whole_and_of_one_moment(rig, maintenanc
             for mover in movers:
                 mover.ending.set()
         for one in moving:
-            one.result(patience(10))
+            one.result(patience(HANG_SECONDS))
     for i in range(BACKUPS):
         file = rig.folder / f"{i}.db"
         assert query(file, "PRAGMA integrity_check") == [("ok",)]
@@ -112,7 +112,7 @@ def test_writes_go_on_while_a_backup_is_half_way_and_are_not_in_it(rig, maintena
         for i in range(100):
             client("SET", "k", f"meanwhile {i}")
         assert not copy.exists()
-    assert running.wait(patience(20)) == 0, running.communicate()
+    assert running.wait(patience(HANG_SECONDS)) == 0, running.communicate()
     assert value(copy, "k") == "before"
     assert client("GET", "k") == b"meanwhile 99"
 
@@ -237,7 +237,7 @@ def test_two_backups_do_not_write_the_same_file(rig, maintenance, client, copy):
     client("SET", "k", "v")
     with stalled(rig, maintenance, copy) as running:
         maintenance.refuse("backup", copy, said="another backup or restore is writing")
-    assert running.wait(patience(20)) == 0, running.communicate()
+    assert running.wait(patience(HANG_SECONDS)) == 0, running.communicate()
     assert value(copy, "k") == "v"
 
 
@@ -245,7 +245,7 @@ def test_a_signal_ends_it_and_leaves_nothing(rig, maintenance, daemon, copy):
     fill(daemon, 6000, 1000)  # more than one step of pages
     with stalled(rig, maintenance, copy) as running:
         running.send_signal(signal.SIGINT)
-    _, stderr = running.communicate(timeout=patience(20))
+    _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
     assert running.returncode == 128 + signal.SIGINT, stderr
     assert "interrupted" in stderr
     assert names(rig.folder) == ["stockade.db", "stockade.db-shm", "stockade.db-wal"]
@@ -256,7 +256,7 @@ def test_on_a_terminal_it_shows_how_far_it_is(rig, maintenance, daemon, copy):
     ours, theirs = pty.openpty()
     with stalled(rig, maintenance, copy, stdout=theirs, stderr=subprocess.STDOUT) as running:
         os.close(theirs)
-    assert running.wait(patience(30)) == 0
+    assert running.wait(patience(HANG_SECONDS)) == 0
     text = read_until(ours)
     os.close(ours)
     assert re.search(r"copying \[#+\.+\]  \d\d %", text), text

@@ -14,7 +14,7 @@ import termios
 
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import HANG_SECONDS, patience, wait_until
 from harness.resp import encode
 from harness.rig import Rig
 from harness.maintenance import NO_STORES, execute, make_newer, make_version_1, overwrite
@@ -256,11 +256,11 @@ def test_a_store_that_has_lived_through_kills_and_clean_up_is_ok(rig, maintenanc
         return int(re.search(rf"(\d+) {what}", said)[1])
     daemon = rig.daemon(*options)
     daemon.client()("FLUSHALL")
-    wait_until(lambda: counted("receipts") == 0, "receipts that nobody needs go", 20)
+    wait_until(lambda: counted("receipts") == 0, "receipts that nobody needs go")
     daemon.close_clients()
     daemon.stop()
     rig.daemon(*options)  # which goes through the resources when it has started
-    wait_until(lambda: counted("resources") <= 1, "resources that nobody uses go", 20)
+    wait_until(lambda: counted("resources") <= 1, "resources that nobody uses go")
 
 
 @pytest.mark.parametrize("name", ["stockade_resource", "stockade_hash", "stockade_receipt",
@@ -327,7 +327,7 @@ def test_as_json_it_is_an_object_also_where_it_is_broken_off(maintenance, store)
     running.send_signal(signal.SIGTERM)
     with open(ours, encoding="utf-8") as output:
         told = json.load(output)
-    _, stderr = running.communicate(timeout=patience(20))
+    _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
     assert running.returncode == 128 + signal.SIGTERM and "interrupted" in stderr
     assert told["ok"] is False and told["error"] == "interrupted" and len(told["findings"]) > 0
 

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import BUILD, REPO, patience
+from harness.limits import BUILD, HANG_SECONDS, REPO, patience
 from harness.ports import free_port
 from harness.programs import read_until
 
@@ -147,7 +147,7 @@ def on_terminal(cli, *words):
     os.close(theirs)
     text = read_until(ours, timeout=30)
     os.close(ours)
-    running.wait(timeout=patience(5))
+    running.wait(timeout=patience(HANG_SECONDS))
     return text
 
 
@@ -322,7 +322,7 @@ def test_a_take_whose_reply_was_lost_takes_once(local, rig, tool, key, reply):
     relay = rig.relay(local.address)
     with relay.losing_reply(reply):
         running = tool.start("-u", relay.uri, "take", key, "1")
-    assert running.communicate(timeout=patience(20)) == ("9\n", "")
+    assert running.communicate(timeout=patience(HANG_SECONDS)) == ("9\n", "")
     assert client("GET", key) == b"9"
     lease = client.lease(key)
     assert (lease["state"], lease["token"]) == ("free", token + 1)

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from harness.limits import BUILD, Stopwatch, patience
+from harness.limits import BUILD, HANG_SECONDS, Stopwatch, patience
 from harness.ports import free_port
 
 PASSWORD = "p@ss:w/ö %d?&rd"
@@ -78,7 +78,7 @@ def test_a_store_without_a_daemon(tool, key):
     assert held.stdout.readline() == "on\n"
     assert "held" in tool.output("lease", key, "-u", f"{uri}?lease=local:")
     assert "token 4" in tool.output("revoke", key, "-u", uri)
-    assert held.wait(patience(10)) == 76
+    assert held.wait(patience(HANG_SECONDS)) == 76
     held.communicate()
 
 

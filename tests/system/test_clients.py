@@ -10,7 +10,7 @@ import time
 import pytest
 import redis as redis_py
 
-from harness.limits import patience
+from harness.limits import HANG_SECONDS, patience
 from harness.programs import read_until, run, run_node
 
 
@@ -50,7 +50,7 @@ def test_redis_cli_at_a_terminal_asks_for_docs_and_goes_on(daemon, key, proto):
             os.write(master, words.encode() + b"\n")
             seen = read_until(master, answer)
         os.write(master, b"quit\n")
-        assert cli.wait(patience(10)) == 0
+        assert cli.wait(patience(HANG_SECONDS)) == 0
     finally:
         cli.kill()
         cli.wait()

@@ -14,7 +14,7 @@ import pytest
 
 from harness.demo import baskets, in_postgresql, table
 from harness.lax import LaxServer
-from harness.limits import BUILD, patience, wait_until, within
+from harness.limits import BUILD, HANG_SECONDS, patience, wait_until, within
 from harness.programs import read_until
 from harness.report import report
 from harness.tool import Tool
@@ -231,14 +231,14 @@ def test_a_private_postgresql_goes_with_a_signal_and_with_a_kill(sql_tool, conte
     running = sql_tool.start(*words)
     sql_tool.await_stopped_child(running, 60)
     running.send_signal(signal.SIGTERM)
-    _, stderr = running.communicate(timeout=patience(20))
+    _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
     assert running.returncode == 128 + signal.SIGTERM and "interrupted" in stderr
     assert sql_tool.left_behind() == []
     sql_tool.await_no_process()
     running = sql_tool.start(*words)
     sql_tool.await_stopped_child(running, 60)
     running.kill()
-    running.communicate(timeout=patience(20))
+    running.communicate(timeout=patience(HANG_SECONDS))
     sql_tool.await_no_process()
 
 
@@ -278,7 +278,7 @@ def test_a_signal_ends_it_with_nothing_left_behind_though_a_buyer_is_stopped(too
                          *only_stops)
     tool.await_stopped_child(running)
     running.send_signal(number)
-    _, stderr = running.communicate(timeout=patience(20))
+    _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
     assert running.returncode == 128 + number
     assert "interrupted" in stderr
     assert tool.left_behind() == []
@@ -291,7 +291,7 @@ def test_no_process_outlives_a_demo_that_is_killed(tool):
     tool.await_stopped_child(running)
     wait_until(lambda: len(tool.processes()) > 16, "all buyers are there")
     running.kill()
-    running.communicate(timeout=patience(20))
+    running.communicate(timeout=patience(HANG_SECONDS))
     tool.await_no_process()
 
 
@@ -299,7 +299,7 @@ def test_a_reader_that_leaves_does_not_keep_it_from_cleaning_up(tool):
     running = tool.start("demo", "oversell", "--contender", "redis-lock", "--stock", 20)
     running.stdout.readline()
     running.stdout.close()
-    assert running.wait(timeout=patience(30)) == 0
+    assert running.wait(timeout=patience(HANG_SECONDS)) == 0
     running.stderr.close()
     tool.expect_nothing_left()
 
@@ -311,7 +311,7 @@ def test_on_a_terminal_one_line_shows_the_progress(tool):
     os.close(theirs)
     text = read_until(ours, timeout=30)
     os.close(ours)
-    assert running.wait(timeout=patience(5)) == 0
+    assert running.wait(timeout=patience(HANG_SECONDS)) == 0
     shown = re.findall(r"\r\033\[KRedis lock +sold (\d+)  left \d+  stopped (\d) of 6", text)
     assert len(shown) > 5
     assert [int(sold) for sold, _ in shown] == sorted(int(sold) for sold, _ in shown)

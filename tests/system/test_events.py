@@ -207,7 +207,7 @@ def test_redis_py_subscribes_unmodified(daemon, key):
         token = r.execute_command("ACQUIRE", key, 60000)[0]
         r.execute_command("RELEASE", key, token)
         seen = []
-        wait = Wait(10)
+        wait = Wait()
         while len(seen) < 2 or len(heard) < 2:
             wait.check(f"both are told: {seen}, {heard}")
             message = pubsub.get_message(ignore_subscribe_messages=True, timeout=0.2)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from harness import install
-from harness.limits import REPO, patience, wait_until
+from harness.limits import HANG_SECONDS, REPO, patience, wait_until
 from harness.pages import Place
 from harness.programs import JAVA, NODE, link_node_modules
 
@@ -45,7 +45,7 @@ class Shop(Place):
         self.example = example
         self.count = 0
         self.daemon = self.start(["stockaded", "--store", f"sqlite:{folder}/shop.db"], "daemon")
-        wait_until(lambda: "stockaded ready:" in self.output("daemon"), "the daemon is up", 10)
+        wait_until(lambda: "stockaded ready:" in self.output("daemon"), "the daemon is up")
 
     def stockade(self, *words):
         output, status = self.run(["stockade", *words])
@@ -65,7 +65,7 @@ class Shop(Place):
 
     def end(self, begun):
         running, name = begun
-        return running.wait(patience(30)), self.output(name)
+        return running.wait(patience(HANG_SECONDS)), self.output(name)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_one_that_was_paused_until_its_lease_passed_on_sells_nothing(shop, examp
     assert found == 1
     shop.write(text)
     begun = shop.begin()
-    wait_until((shop.folder / "paused").exists, "it is between its read and its write", 10)
+    wait_until((shop.folder / "paused").exists, "it is between its read and its write")
     shop.stockade("revoke", "sku:42")
     assert shop.stockade("take", "sku:42", "1") == "4"
     (shop.folder / "go").touch()

@@ -70,7 +70,7 @@ class Callers:
     def await_sold(self, count):
         """So many more."""
         count += len(self.sold)
-        wait_until(lambda: len(self.sold) >= count or self.failures, f"{count} are sold", 60)
+        wait_until(lambda: len(self.sold) >= count or self.failures, f"{count} are sold")
         assert not self.failures
 
     def audit(self, shop, opening):
@@ -98,7 +98,7 @@ class Street:
         (rig.folder / "express_shop.mjs").symlink_to(CLIENTS / "express_shop.mjs")
         uri = self.relay.uri if relay else self.daemon.uri
         self.servers = [self._start(kind, uri) for kind in kinds]
-        self.callers = Callers([int(server.first_line(30)) for server in self.servers])
+        self.callers = Callers([int(server.first_line()) for server in self.servers])
 
     def _start(self, kind, uri):
         server = Process(kind, [*SERVERS[kind], uri, TTL_MS], self.rig.stderr_path(kind),
@@ -118,7 +118,7 @@ class Street:
     def stop_a_seller(self):
         """Stops a server between its read and its write, until others have sold under later leases:
         so it is told that its own has passed on."""
-        wait = Wait(30)
+        wait = Wait()
         with connect(self.daemon) as shop:
             while not self.callers.refusals:
                 wait.check("a server is stopped between its read and its write")
@@ -126,13 +126,14 @@ class Street:
                     held = shop.query("sku:lamp")
                     if held["state"] == "held" and self._stays(shop, held["token"]):
                         wait_until(lambda: shop.query("sku:lamp")["token"] > held["token"] + 2,
-                                   "its lease passes on", 20)
+                                   "its lease passes on")
                 self.callers.await_sold(1)
 
     @staticmethod
     def _stays(shop, token):
         """So it is the one that is stopped: the other one holds it for some 10 ms."""
         with contextlib.suppress(Late):
+            # Or not.
             wait_until(lambda: shop.query("sku:lamp")["token"] != token, "it passes on", 0.3)
             return False
         return True
@@ -161,11 +162,11 @@ def fault(street, dice):
     kind = dice.choice(["server", "daemon", "cut", "replies", "requests", "restart", "revoke"])
     if kind in ("server", "daemon"):
         with (dice.choice(street.servers) if kind == "server" else street.daemon).frozen():
-            time.sleep(seconds)
+            time.sleep(seconds)  # the fault lasts
     elif kind in ("replies", "requests"):  # they are under way, and lost
         direction = "down" if kind == "replies" else "up"
         relay.hold(direction)
-        time.sleep(seconds)
+        time.sleep(seconds)  # the fault lasts
         relay.cut()
         relay.let(direction)
     elif kind == "cut":

@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import BUILD, Wait, patience
+from harness.limits import BUILD, HANG_SECONDS, Wait, patience
 
 # ESC, CSI as one character (U+009B) and as one byte, BEL, CR, right-to-left (U+202E), a tag.
 HOSTILE = b"k\x1b[2J\x07\r\xc2\x9b31m\xe2\x80\xae\xf3\xa0\x81\x81\xc3\xa9"
@@ -27,12 +27,12 @@ def on_terminal(env, *words):
     process = subprocess.Popen([BUILD / "stockade", *words], stdin=subprocess.DEVNULL,
                                stdout=inner, stderr=inner, env=env)
     os.close(inner)
-    said, wait = b"", Wait(20)
+    said, wait = b"", Wait()
     with contextlib.suppress(OSError):
         while piece := (select.select([master], [], [], wait.left)[0] and os.read(master, 65536)):
             said += piece
     os.close(master)
-    process.wait(patience(10))
+    process.wait(patience(HANG_SECONDS))
     return said
 
 

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from harness.leash import Leash
 from harness.limits import BUILD, REPO, Late, patience
 from harness.programs import CLASS_PATH, JAVA, JAVA_JARS, run
 
@@ -20,14 +21,22 @@ def jars():
     assert JAVA_JARS[1].exists(), "no JDK or no JUnit: run tools/setup --tests, then make tests"
 
 
+@pytest.fixture
+def leash():
+    """The daemons that these tests start end with them, however they end."""
+    leash = Leash("java")
+    yield leash
+    leash.close()
+
+
 @pytest.mark.parametrize("name", ["DecoderTest", "LeaseTest", "FencedLockTest", "FaultTest"])
-def test_its_own_tests_pass(name, tmp_path):
+def test_its_own_tests_pass(name, leash):
     done = subprocess.run(
         [*JAVA, f"-Dstockade.build={BUILD}", f"-Dstockade.patience={patience(1)}",
-         f"-Djava.io.tmpdir={tmp_path}", "-jar", JUNIT, "--class-path", CLASS_PATH,
+         f"-Djava.io.tmpdir={leash.folder}", "-jar", JUNIT, "--class-path", CLASS_PATH,
          "--select-class", f"io.stockade.{name}", "--disable-banner", "--details=verbose",
-         "--disable-ansi-colors"],
-        capture_output=True, text=True, timeout=patience(50), check=False)
+         "--disable-ansi-colors"], cwd=leash.folder, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False)  # until the test's own limit
     late = re.findall(r"caught:.*late from ([\d.]+) to ([\d.]+), allowed ([\d.]+)", done.stdout)
     if late and len(late) == done.stdout.count("caught:"):
         begun, ended, allowed = map(float, late[0])

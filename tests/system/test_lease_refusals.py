@@ -107,10 +107,10 @@ def test_a_redis_that_loads_its_data_is_leasedown_with_the_reason(rig):
         "--key-load-delay", LOAD_DELAY_US, "--loading-process-events-interval-bytes", 1024],
         rig.folder / "loading.err")
     rig.processes.append(redis)
-    wait_until(lambda: "LOADING" in client.info()["lease_service_detail"], "INFO shows it", 10)
+    wait_until(lambda: "LOADING" in client.info()["lease_service_detail"], "INFO shows it")
     assert_leasedown(client, "r", AT_ONCE_SECONDS, "LOADING")
     assert_holder_writes(client, token)
-    wait_until(redis.answers, "it has loaded", 30)
+    wait_until(redis.answers, "it has loaded")
     assert granted_again(client, "r") > 0
     assert client.acquire("held") is None, "what was on its disk is there again"
 

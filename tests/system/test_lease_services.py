@@ -15,7 +15,7 @@ import pytest
 from harness.deployment import Deployment, RECOVERED_SECONDS, granted_again
 from harness.leases import (PROMPT_SECONDS, assert_rising, assert_whole_after_a_cut, cycles,
                             line_up)
-from harness.limits import Stopwatch, patience, wait_until, within
+from harness.limits import HANG_SECONDS, Stopwatch, patience, wait_until, within
 from harness.resp import Push, ReplyError, refused
 from harness.services import BY_TLS, SERVICES, needed, skipped
 
@@ -357,7 +357,7 @@ def writing(client, token, key):
             yield some_more
         finally:
             ended.set()
-        writer.result(patience(10))
+        writer.result(patience(HANG_SECONDS))
     assert written >= WRITES_MIN
 
 
@@ -404,7 +404,7 @@ def test_the_daemon_restarts_and_tokens_rise(at, client, key, how):
         assert client.acquire(key + "/held") is None
     client.renew(key + "/held", token, 60000)
     past_session_ms = at.service.session_ms * 5 // 4 if how == signal.SIGKILL else SHORT_MS
-    grant = at.client().acquire(key + "/held", 60000, "WAIT", past_session_ms, timeout=30)
+    grant = at.client().acquire(key + "/held", 60000, "WAIT", past_session_ms)
     assert grant is None, "the renewal is this daemon's, and outlives the session of the other"
     client.renew(key + "/held", token, SHORT_MS)
     fresh = at.client().token(key + "/held", 60000, "WAIT", 30000)
@@ -416,7 +416,7 @@ def test_the_daemon_restarts_and_tokens_rise(at, client, key, how):
 def leased(client, names):
     """A token for each name, in one pipeline. On a machine that is very busy a service may fail to
     answer in its time: who is told so asks again."""
-    grants = client.pipeline([("ACQUIRE", name, 600000) for name in names], timeout=30)
+    grants = client.pipeline([("ACQUIRE", name, 600000) for name in names])
     for n, grant in enumerate(grants):
         if isinstance(grant, ReplyError) and "no answer within" in grant.text:
             grants[n] = [granted_again(client, names[n], 600000, "WAIT", 5000)]

@@ -334,7 +334,7 @@ def test_a_basket_that_gets_null_fences_nobody(daemon, key):
 
 
 def test_a_basket_that_waits_holds_nothing(daemon, key):
-    holder, basket, other = daemon.client(), daemon.client(timeout=30), daemon.client()
+    holder, basket, other = daemon.client(), daemon.client(), daemon.client()
     a, b = f"{key}:a", f"{key}:b"
     token = holder.token(b)
     basket.send("ACQUIREALL", 60000, 2, a, b, "WAIT", 20000)
@@ -350,7 +350,7 @@ def test_a_basket_that_waits_holds_nothing(daemon, key):
 
 @pytest.mark.parametrize("how", ["first closes", "first's time is up", "repeat closes"])
 def test_a_basket_that_is_answered_is_whole_whatever_became_of_its_twin(daemon, key, how):
-    holder, first, repeat = daemon.client(), daemon.client(timeout=30), daemon.client(timeout=30)
+    holder, first, repeat = daemon.client(), daemon.client(), daemon.client()
     watch = daemon.client()
     names = [f"{key}:a", f"{key}:b"]
     token = holder.token(names[1])

@@ -105,10 +105,10 @@ def use(client):
 
 
 def await_counts(store, expected):
-    wait = Wait(20)
+    wait = Wait()
     while (left := {name: store.counts()[name] for name in expected}) != expected:
         wait.check(f"there is no more than in a new store: {left}, and not {expected}")
-        time.sleep(0.05)
+        time.sleep(0.05)  # a look goes through all of the store
 
 
 def test_what_is_over_leaves_no_row(rig, store):

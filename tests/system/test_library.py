@@ -342,6 +342,7 @@ def test_the_owner_is_told_before_the_ttl_is_over_when_the_daemon_is(rig, librar
     client, admin = library.open(relay.uri), daemon.client()
     ttl = patience(2)
     leases = [client.acquire(f"r{n}", ttl_ms=int(ttl * 1000)) for n in range(20)]
+    # One after the other, it would take longer.
     wait_until(lambda: admin.counter("leases_renewed") >= 40, "each is renewed in its turn", 9)
     # What has to be told a hundredth of the TTL before its end is told well before, then.
     wait_until(lambda: all(0 < lease.left_ms < 850 * ttl for lease in leases), "time goes by")
@@ -437,7 +438,7 @@ def test_many_leases_that_are_due_at_once_are_renewed_when_the_daemon_is_back(ri
         leases = [client.acquire(*(f"{basket}:{n:0300}" for n in range(250)), ttl_ms=ttl_ms)
                   for basket in range(8)]  # a renewal of each is larger than a batch
         daemon.stop()
-        time.sleep(ttl_ms * 0.4 / 1000)
+        time.sleep(ttl_ms * 0.4 / 1000)  # until all renewals are due
         rig.daemon(listen=listen)
         wait_until(lambda: all(lease.left_ms > ttl_ms * 0.7 for lease in leases) or
                    any(lease.lost for lease in leases), "all are renewed")

@@ -12,7 +12,7 @@ import pytest
 
 from harness import false_daemon
 from harness.library import StkError, fails
-from harness.limits import Stopwatch, patience, wait_until, within
+from harness.limits import HANG_SECONDS, Stopwatch, patience, wait_until, within
 from harness.ports import free_port
 
 IN_TIME_SECONDS = 3  # of a call whose limit is some tenths of one
@@ -49,7 +49,7 @@ def lose_the_reply(relay, call):
         with relay.losing_reply():
             result = thread.submit(call)
         try:
-            return result.result(patience(20))
+            return result.result(patience(HANG_SECONDS))
         except StkError as error:
             return error.code
 
@@ -124,7 +124,7 @@ def test_it_connects_again_when_the_daemon_was_restarted(rig, library):
         with ThreadPoolExecutor(1) as thread:
             written = thread.submit(client.fenced, lease, "INCR", "n")
             daemon = rig.daemon(listen=(f"127.0.0.1:{port}",))
-            assert written.result(patience(10)) == 2
+            assert written.result(patience(HANG_SECONDS)) == 2
         lease.release()
 
 
@@ -166,7 +166,7 @@ def serve_slow_logins(server, heard):
 
     def answer(words):
         if words[0] == "AUTH":
-            time.sleep(0.15)
+            time.sleep(0.15)  # a slow login is what this is about
         heard.append(words[:2])
         return answers[words[0]]
     false_daemon.serve(server, answer)

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from harness.limits import BUILD, Seconds, Stopwatch, patience, wait_until, within
+from harness.limits import BUILD, HANG_SECONDS, Seconds, Stopwatch, patience, wait_until, within
 from harness.ports import free_port
 from harness.rig import restart
 
@@ -38,12 +38,12 @@ def run(tool, daemon, key, *words, **options):
 
 def end(running):
     """Its exit status and what it said on stderr."""
-    _, errors = running.communicate(timeout=patience(15))
+    _, errors = running.communicate(timeout=patience(HANG_SECONDS))
     return running.returncode, errors
 
 
 def await_file(path, text=""):
-    wait_until(lambda: path.exists() and text in path.read_text(), f"{path.name}: {text!r}", 10)
+    wait_until(lambda: path.exists() and text in path.read_text(), f"{path.name}: {text!r}")
 
 
 def test_the_program_finds_its_resource_and_a_token_that_writes(tool, daemon, key):
@@ -127,7 +127,7 @@ def test_it_renews_for_as_long_as_the_program_runs(tool, daemon, client, key):
     wait_until(lambda: (client.lease(key) or {}).get("state") == "held", "it is held")
     token = client.lease(key)["token"]
     while running.poll() is None:
-        assert client.acquire(key, 60000) is None or running.wait(patience(10)) == 0
+        assert client.acquire(key, 60000) is None or running.wait(patience(HANG_SECONDS)) == 0
     assert end(running) == (0, "")
     assert client.lease(key)["token"] <= token + 1
 
@@ -191,7 +191,11 @@ def test_a_stopped_daemon_ends_the_program_before_the_ttl_is_over(rig, tool, stu
     left_ms = wait_until(lambda: told_between(client, 2300, 2700), "a part of it is over")
     told, wall = time.monotonic(), time.time()
     daemon.freeze()
-    assert Seconds(told) < 0.2
+    while time.monotonic() - told > 0.2:  # it may have been renewed meanwhile
+        daemon.thaw()
+        left_ms = wait_until(lambda: told_between(client, 2300, 2700), "another part of it is over")
+        told, wall = time.monotonic(), time.time()
+        daemon.freeze()
     status, errors = end(running)
     daemon.thaw()
     assert status == LOST and "could not be renewed" in errors
@@ -208,7 +212,7 @@ def test_a_dead_daemon_that_comes_back_in_time_is_not_noticed_by_the_program(rig
     token = client.lease("r")["token"]
     client = restart(rig, daemon, lease=redis.uri, listen=(f"127.0.0.1:{port}",)).client()
     renewed = wait_until(lambda: client.lease("r")["ttl_ms"] > 5000 and client.lease("r"),
-                         "it is renewed", 6)
+                         "it is renewed")
     assert (renewed["token"], running.poll()) == (token, None)
     (tool.folder / "go").touch()
     assert end(running) == (0, "")
@@ -323,7 +327,7 @@ class Terminal:
 
     def close(self):
         os.close(self.master)
-        wait_until(lambda: os.waitpid(self.pid, os.WNOHANG)[0] == self.pid, "the shell ended", 10)
+        wait_until(lambda: os.waitpid(self.pid, os.WNOHANG)[0] == self.pid, "the shell ended")
 
 
 @pytest.fixture

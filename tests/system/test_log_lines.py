@@ -82,7 +82,7 @@ def test_a_flood_of_refusals_is_told_in_few_lines_and_a_count(rig):
     daemon = rig.daemon()
     client = daemon.client()
     count = 3000
-    client.pipeline([("SET", f"k{i}", "v") for i in range(count)], timeout=30)
+    client.pipeline([("SET", f"k{i}", "v") for i in range(count)])
     client("REVOKE", "r")
     await_line(daemon, r"REVOKE of")  # which a flood of the other kind does not drown
 
@@ -96,7 +96,7 @@ def test_a_flood_of_refusals_is_told_in_few_lines_and_a_count(rig):
 
 def test_what_was_left_out_is_told_at_the_end_too(rig):
     daemon = rig.daemon()
-    Client(daemon.address).pipeline([("SET", "k", "v")] * 100, timeout=30)
+    Client(daemon.address).pipeline([("SET", "k", "v")] * 100)
     daemon.close_clients()
     daemon.stop()
     left_out = sum(map(int, re.findall(r"(\d+) more commands were refused", daemon.stderr())))

@@ -49,7 +49,7 @@ def test_names_that_were_never_granted_leave_nothing(rig):
 def test_the_history_grows_no_more_once_it_is_full(rig):
     count, step = 100_000, 1000
     daemon = rig.daemon("--history", count)
-    client = daemon.client(timeout=60)
+    client = daemon.client()
     begun, full = daemon.rss_bytes(), []
     for _ in range(3):
         for start in range(0, count, step):
@@ -71,7 +71,7 @@ def test_the_history_grows_no_more_once_it_is_full(rig):
 def test_a_million_resources_are_under_256_mb(rig, lease):
     """Each granted and written; the first half released, the second half still held."""
     daemon = rig.daemon("--history", "100", lease=lease)
-    client = daemon.client(timeout=60)
+    client = daemon.client()
     step = 2000
     for start in range(0, 1_000_000, step):
         names = [f"sku:{n}" for n in range(start, start + step)]

@@ -305,7 +305,7 @@ sys.stdin.read()
 
 def test_a_reader_that_holds_the_log_is_named_and_measured(rig):
     daemon = rig.daemon()
-    client = daemon.client(timeout=60)
+    client = daemon.client()
     token = client.token("r", 600000)
     reader = subprocess.Popen(["/usr/bin/python3", "-c", READER, rig.store], text=True,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)

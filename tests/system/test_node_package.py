@@ -117,7 +117,7 @@ OWN = {"Lease": {"resource", "token"}, "Stockade": {"on", "once", "off"},
 
 def test_the_types_declare_what_is_there_and_nothing_else(rig):
     running = node(rig, MEMBERS, rig.daemon().uri, NODE_PACKAGE / "index.d.ts")
-    declared, real = running.hear(20)
+    declared, real = running.hear()
     running.end()
     assert set(declared) == set(real)
     for name, members in declared.items():

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import HANG_SECONDS, patience, wait_until
 from harness.node import node
 from harness.package import connect
 from harness.shop import program
@@ -36,7 +36,7 @@ def none_granted_until(done, clients, name):
     while not done():
         for client in clients:
             assert client.ask("ACQUIRE", name, 1000) is None or done()
-        time.sleep(0.02)
+        time.sleep(0.02)  # asked again and again
 
 
 @pytest.fixture
@@ -62,10 +62,10 @@ def test_a_program_under_lock_outlives_its_ttl_in_its_own_transaction(shop, tool
     others = [daemon.client() for daemon in shop]
     waiting = shop[1].client()
     running = by_lock(tool, shop[0], database, "r")
-    wait_until(lambda: (others[0].lease("r") or {}).get("state") == "held", "it is held", 10)
+    wait_until(lambda: (others[0].lease("r") or {}).get("state") == "held", "it is held")
     waiting.send("ACQUIRE", "r", 60000, "WAIT", 30000)
     none_granted_until(lambda: database.sql("SELECT name FROM done"), others, "r")
-    _, errors = running.communicate(timeout=patience(5))
+    _, errors = running.communicate(timeout=patience(HANG_SECONDS))
     assert (running.returncode, errors) == (7, "")
     assert database.sql("SELECT name FROM done") == [("r",)]
     assert waiting.read()[0] > 1
@@ -79,7 +79,7 @@ def test_a_package_keeps_its_lease_in_its_own_transaction(shop, database):
         none_granted_until(lambda: not beside.is_alive(), others, "p")
         assert beside.end() == 0
         assert not lease.lost.is_set() and lease.valid
-        time.sleep(TTL_MS / 1000)
+        time.sleep(TTL_MS / 1000)  # the time itself
         assert lease.valid, "it is renewed as before"
 
 
@@ -94,13 +94,13 @@ def test_who_revokes_behind_the_holders_transaction_is_not_outrun_by_its_renewal
         revoker.send("REVOKE", "v")
         for _ in range(4):
             assert renewer("RENEW", "v", token, TTL_MS, "NOTIFY") > TTL_MS / 2
-            time.sleep(TTL_MS / 3000)
+            time.sleep(TTL_MS / 3000)  # it renews three times as often as it has to
         with pytest.raises(TimeoutError):
             revoker.read(timeout=0.1)
         work.execute("COMMIT")
     assert revoker.read() == token
     renewer = shop[0].client()
-    wait_until(lambda: renewer.lease("v")["state"] == "free", "it is revoked", 5)
+    wait_until(lambda: renewer.lease("v")["state"] == "free", "it is revoked")
     renewer.refused("STALE", "FENCED", token, "SET", "v", 1)
     assert shop[0].client().token("v") == token + 1
 
@@ -113,14 +113,14 @@ def test_who_waited_behind_the_holders_transaction_lets_it_renew_first(shop, dat
         work = connection.cursor()
         work.execute("BEGIN")
         work.execute("SELECT stockade.present('y', %s)", (token,))
-        wait_until(lambda: other.lease("y")["ttl_ms"] == 0, "its time is over", 10)
+        wait_until(lambda: other.lease("y")["ttl_ms"] == 0, "its time is over")
         other.send("ACQUIRE", "y", 1000)
         with pytest.raises(TimeoutError):
             other.read(timeout=0.3)
         work.execute("COMMIT")
     assert other.read() is None
     # It has not renewed, and is free once its time is over as seen there.
-    wait_until(lambda: other.ask("ACQUIRE", "y", 60000), "it is free", 5)
+    wait_until(lambda: other.ask("ACQUIRE", "y", 60000), "it is free")
 
 
 @pytest.mark.xdist_group("own_transaction")
@@ -135,9 +135,9 @@ def test_a_renewal_that_was_answered_is_written_behind_the_transaction(shop, dat
         before = database.sql(changes)
         for _ in range(2):
             assert holder("RENEW", "w", token, 60000) > 50000
-        wait_until(lambda: other.lease("w")["ttl_ms"] == 0, "its time is over, as it was", 10)
+        wait_until(lambda: other.lease("w")["ttl_ms"] == 0, "its time is over, as it was")
         work.execute("COMMIT")
-    wait_until(lambda: database.sql(changes) == [(before[0][0] + 1,)], "it is written, once", 5)
+    wait_until(lambda: database.sql(changes) == [(before[0][0] + 1,)], "it is written, once")
     assert other.lease("w")["ttl_ms"] > 50000
     assert other.ask("ACQUIRE", "w", 1000) is None
 
@@ -162,7 +162,7 @@ def test_a_lease_outlives_its_ttl_while_its_holder_has_sqlites_write_lock(rig, s
             until = time.monotonic() + WORK_SECONDS
             while time.monotonic() < until:
                 assert other.ask("ACQUIRE", "s", 1000) is None
-                time.sleep(0.02)
+                time.sleep(0.02)  # asked again and again
             assert not lease.lost.is_set() and lease.valid
         assert not lease.lost.is_set() and lease.valid
     assert other.token("s") == lease.token + 1
@@ -176,7 +176,7 @@ def test_a_lease_of_a_short_time_is_renewed_before_one_that_can_wait(rig):
     with inside(rig.store, "short", token[1]):
         first.send("RENEW", "long", token[0], 60000)
         waits = re.compile(rb"^id=%d .* pending=1 " % client_id, re.M)
-        wait_until(lambda: waits.search(second("CLIENT", "LIST")), "the first one waits", 10)
+        wait_until(lambda: waits.search(second("CLIENT", "LIST")), "the first one waits")
         assert second("RENEW", "short", token[1], TTL_MS) > 0
     assert first.read() > 50000
 
@@ -200,7 +200,7 @@ def test_a_lease_outlives_its_ttl_while_its_holders_sql_runs(rig, request, store
         work = Beside(lambda: python.sql(LONG[store], leases=[lease]))
         while work.is_alive():
             assert other.ask("ACQUIRE", "s", 1000) is None
-            time.sleep(0.02)
+            time.sleep(0.02)  # asked again and again
         work.end()
         assert not lease.lost.is_set() and lease.valid
 
@@ -216,5 +216,5 @@ def test_the_package_for_node_renews_beside_its_own_long_calls(rig, database):
         say([lease.signal.aborted, lease.valid]);
         await lease.release();
     """, daemon.uri, LONG["postgresql"].replace(str(WORK_SECONDS), "6"))
-    assert program.hear(timeout=20) == [False, True]
+    assert program.hear() == [False, True]
     program.end()

@@ -79,7 +79,7 @@ def test_a_lock_restored_from_an_older_aof_is_not_handed_out_again(rig):
     shutil.copytree(redis.folder, backup)
     redis = again(rig, redis, appendonly=True)
     wait_until(lambda: not isinstance(client.ask("RENEW", "r", old, 60000), ReplyError),
-               "Redis is reached again", 15)
+               "Redis is reached again")
     client("RELEASE", "r", old)
     again(rig, redis, appendonly=True, folder=backup)
     fresh = token_when_up(client, "r", 60000, *OWNED, "WAIT", 3000)

@@ -86,7 +86,7 @@ def test_kill_9_under_load_loses_nothing_acknowledged_20_times_over(rig, lease):
         running = [Beside(worker.run, daemon.address) for worker in workers]
         wait_until(lambda: all(worker.acked > worker.acked_before for worker in workers),
                    "writes flow")
-        time.sleep(random.uniform(0.0, 0.06))
+        time.sleep(random.uniform(0.0, 0.06))  # the kill comes at any moment
         daemon.kill()
         for thread in running:
             thread.end()

@@ -217,7 +217,7 @@ def test_a_full_disk_is_named_in_the_reply_in_info_and_in_health(rig):
 
 def test_a_file_that_another_program_locks_is_named_in_the_reply(rig):
     daemon = rig.daemon()
-    client = daemon.client(timeout=20)
+    client = daemon.client()
     token = client.token("r")
     file = sqlite3.connect(rig.store, isolation_level=None)
     file.execute("BEGIN IMMEDIATE")

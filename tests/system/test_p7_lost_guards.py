@@ -207,7 +207,7 @@ def test_two_daemons_see_each_others_guards(store, rig):
 
 def test_an_idle_daemon_reports_a_loss_by_itself(store):
     store.foreign("DROP TRIGGER stockade_guard_delete_stock")
-    wait_until(lambda: "is broken" in store.log(), "the loss is reported", 30)
+    wait_until(lambda: "is broken" in store.log(), "the loss is reported")
 
 
 def test_writes_to_other_tables_go_on_while_a_guard_is_broken(store):

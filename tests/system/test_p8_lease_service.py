@@ -107,7 +107,7 @@ def test_connections_to_redis_that_are_cut_are_made_again(redis, relay, far):
         assert far.fenced(token, "SET", "r", "x") == "OK"
         relay.cut()
         far("RELEASE", "r", token)
-        wait_until(lambda: locked(redis) == 0, "the unlock follows when Redis is back", 10)
+        wait_until(lambda: locked(redis) == 0, "the unlock follows when Redis is back")
 
 
 def test_a_relay_that_refuses_and_then_accepts_is_found_again(rig, relay):
@@ -127,7 +127,7 @@ def test_release_succeeds_while_redis_is_down_and_the_unlock_follows(redis, rela
     far.refused("STALE", "FENCED", token, "SET", "r", "late")
     assert locked(redis) == 1
     relay.accept()
-    wait_until(lambda: locked(redis) == 0, "the unlock", 10)
+    wait_until(lambda: locked(redis) == 0, "the unlock")
     assert far.token("r") > token
 
 
@@ -143,8 +143,8 @@ def test_what_one_daemon_owes_does_not_unlock_what_its_owner_took_at_another(rig
         hosts = ",".join(f"127.0.0.1:{place.address[1]}" for place in places)
         options = "&session_ms=30000" if name == "zookeeper" else ""
         uri = f"{name}://{hosts}?timeout_ms={timeout_ms}{options}"
-        client = rig.daemon(lease=uri).client(timeout=30)
-        wait_until(lambda: client.counter("lease_service_up") == 1, "the service is reached", 10)
+        client = rig.daemon(lease=uri).client()
+        wait_until(lambda: client.counter("lease_service_up") == 1, "the service is reached")
         return client
 
     here, there = client_of(relays, int(patience(500))), client_of(servers, 30000)
@@ -160,9 +160,9 @@ def test_what_one_daemon_owes_does_not_unlock_what_its_owner_took_at_another(rig
     token, _ = there.read()
     for relay in relays:
         relay.accept()
-    wait_until(lambda: here.counter("lease_service_up") == 1, "the first daemon is back", 30)
+    wait_until(lambda: here.counter("lease_service_up") == 1, "the first daemon is back")
     for client in (here, there):  # the first daemon pays what it owes before it asks
-        wait_until(lambda: is_denied(client, "job2"), "the service answers", 15)
+        wait_until(lambda: is_denied(client, "job2"), "the service answers")
     assert here.fenced(token, "SET", "r", "job1's") == "OK"
     assert there("RELEASE", "r", token) == 0
     assert here.token("r", 60000, "OWNER", "job2") > token

@@ -200,7 +200,7 @@ def test_nothing_of_a_resource_is_shown_with_another(rig, browser):
 
 def test_a_hundred_thousand_leases_scroll(rig, browser):
     daemon = rig.daemon()
-    client = daemon.client(timeout=30)
+    client = daemon.client()
     for at in range(0, MANY, BATCH):
         replies = client.pipeline([("ACQUIRE", f"order:{n:06}", 600000)
                                    for n in range(at, at + BATCH)])

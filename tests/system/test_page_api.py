@@ -671,7 +671,7 @@ def test_a_request_has_to_arrive_in_time(rig):
             except OSError:
                 return True
 
-        wait_until(ended, "it is ended", 30)
+        wait_until(ended, "it is ended")
         for _ in range(3):
             hear(listener, "state")
 

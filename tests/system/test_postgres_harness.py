@@ -125,7 +125,7 @@ def test_nothing_is_left_of_a_server_whose_test_program_was_killed(tmp_path):
         folder = program.stdout.readline().strip()
         assert inside(folder)
         program.send_signal(signal.SIGKILL)
-    wait_until(lambda: not os.path.exists(folder), "the folder is gone", 20)
+    wait_until(lambda: not os.path.exists(folder), "the folder is gone")
     assert not inside(folder)
 
 
@@ -320,5 +320,5 @@ def test_patroni_fails_over_and_keeps_what_was_committed(rig):
     group.rejoin()
     assert group.leader() is new and old.alive()
     new.kill_server()
-    wait_until(lambda: group.leader() is not new, "Patroni has noticed", 30)
+    wait_until(lambda: group.leader() is not new, "Patroni has noticed")
     group.await_settled()

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.xdist_group("postgresql")
 
 def served(client):
     """The daemon has found the server that is there now."""
-    wait_until(lambda: not isinstance(client.ask("GET", "x"), ReplyError), "it is served", 30)
+    wait_until(lambda: not isinstance(client.ask("GET", "x"), ReplyError), "it is served")
     return client
 
 

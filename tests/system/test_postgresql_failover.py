@@ -80,7 +80,7 @@ class Taker(threading.Thread):
                     client.close()
                 except (OSError, Closed):
                     pass
-                time.sleep(0.005)
+                time.sleep(0.005)  # before it tries another daemon
         except Exception as failure:  # the test tells it
             self.failure = failure
 
@@ -106,7 +106,7 @@ def grant_and_lose(group, chance, client, resource, silent=False):
         group.cut(standby, group.primary, silent=silent)
     switch_off(group.primary)
     token = found(client).token(resource, 60000)
-    time.sleep(chance.uniform(0, 0.5))
+    time.sleep(chance.uniform(0, 0.5))  # at any moment
     group.primary.kill()
     group.heal()
     return token
@@ -142,7 +142,7 @@ def restore_twice(group, chance, database, client, resource):
                                 "-U", SUPERUSER, database))
     for _ in range(2):
         lost.append(client.token(resource, 60000))
-        time.sleep(chance.uniform(0, 0.5))
+        time.sleep(chance.uniform(0, 0.5))  # at any moment
         with group.primary.connect() as link:
             ask(link, f"ALTER DATABASE {database} ALLOW_CONNECTIONS false")
             ask(link, f"DROP DATABASE {database} WITH (FORCE)")
@@ -160,7 +160,7 @@ WAYS = (lose_the_tail, promote_twice, restore_twice)
 def found(client):
     """The daemon has found its database again."""
     wait_until(lambda: not isinstance(client.ask("GET", "x", timeout=patience(30)), ReplyError),
-               "the daemon has found its database", 60)
+               "the daemon has found its database")
     return client
 
 

@@ -42,7 +42,7 @@ def assert_told(daemon, text, secret=None):
 
 def await_grant(daemon):
     wait_until(lambda: not isinstance(daemon.client().ask("ACQUIRE", "sku:1", 60000), ReplyError),
-               "the daemon has found its database", 15)
+               "the daemon has found its database")
 
 
 def test_a_pool_in_between_is_refused(rig, database, bouncer):
@@ -102,7 +102,7 @@ def test_a_server_that_hangs_costs_each_command_no_more_than_the_timeout(rig):
             daemon.client().refused("STORE", *command, timeout=patience(4 * TIMEOUT_S))
             assert Seconds(begun) < patience(TIMEOUT_S + SLACK_S)
     wait_until(lambda: daemon.client().ask("FENCED", token, "SET", "sku:1", "2") == "OK",
-               "it goes on", 15)
+               "it goes on")
 
 
 def test_a_silent_server_costs_an_operation_apart_one_timeout(rig, database):
@@ -114,7 +114,7 @@ def test_a_silent_server_costs_an_operation_apart_one_timeout(rig, database):
     client.refused("STORE", "FLUSHALL", timeout=patience(8 * TIMEOUT_S))
     assert Seconds(begun) < patience(TIMEOUT_S + SLACK_S)
     relay.let("down")
-    wait_until(lambda: client.ask("FLUSHALL") == "OK", "it goes on", 15)
+    wait_until(lambda: client.ask("FLUSHALL") == "OK", "it goes on")
 
 
 WATCH = "FROM pg_stat_activity WHERE application_name = 'stockade watch'"
@@ -129,7 +129,7 @@ def test_chores_that_fail_leave_no_transaction_open(rig, database):
     """Every ten seconds. In what is left of one nobody would hear of leases that end."""
     rig.daemon(store=database.uri)
     wait_until(lambda: watch_is(database, "query LIKE '%%backend_xmin%%' AND state = 'idle'"),
-               "the first are done", 10)
+               "the first are done")
     with contextlib.closing(database.connect(user=SUPERUSER)) as user:
         user.autocommit = False
         ask(user, "LOCK TABLE stockade.meta IN ACCESS EXCLUSIVE MODE")
@@ -137,11 +137,11 @@ def test_chores_that_fail_leave_no_transaction_open(rig, database):
         others = f"{WATCH} AND wait_event_type = 'Lock' AND query NOT LIKE '{CHORE}'"
         wait_until(lambda: watch_is(database, f"wait_event_type = 'Lock' AND query LIKE '{CHORE}'")
                    or database.sql(f"SELECT pg_cancel_backend(pid) {others}", user=SUPERUSER) and 0,
-                   "the next began", 25)
+                   "the next began")
         (pid,), = watch_is(database, "true")
         database.sql(f"SELECT pg_cancel_backend({pid})", user=SUPERUSER)
         wait_until(lambda: watch_is(database, f"pid = {pid} AND state LIKE 'idle%%'"),
-                   "they have failed", 10)
+                   "they have failed")
         wait_until(lambda: watch_is(database, f"pid = {pid} AND state = 'idle'"),
                    "the transaction is over", 2)
         user.rollback()
@@ -179,7 +179,7 @@ def test_a_full_disk_of_the_server_refuses_what_needs_room_and_nothing_is_lost(r
         client.refused("STORE", "FENCED", token, "HSET", "cart", "more", os.urandom(FILLED_BYTES))
         subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
         wait_until(lambda: client.ask("FENCED", token, "HSET", "cart", number, "1") == 1,
-                   "there is room again", 15)
+                   "there is room again")
         assert client("HLEN", "cart") == number + 1
         assert len([line for line in complaints(daemon) if "No space" in line]) <= 2
         rig.processes.remove(daemon)
@@ -224,7 +224,7 @@ def test_other_warnings_than_a_standbys_do_not_put_a_commit_in_doubt(rig):
     token = client.token("sku:1")
     near_wrap_around(own)
     wait_until(lambda: not isinstance(client.ask("ACQUIRE", "sku:2", 60000), ReplyError),
-               "the daemon has found its database", 15)
+               "the daemon has found its database")
     assert client.fenced(token, "SET", "sku:1", "1") == "OK"
     assert client("GET", "sku:1") == b"1"
     assert client.token("sku:3") > token  # a new name takes its transaction id in COMMIT's trip
@@ -302,7 +302,7 @@ def test_a_trigger_that_swallows_what_is_written_is_told_at_once(rig, database):
                        text=f"the trigger theirs on stockade.{table} is not Stockade's: DROP")
         assert client("GET", "kept") == b"0"  # reads go on
         database.sql(NO_TRIGGER.format(table), user=SUPERUSER)
-        wait_until(lambda: writes(client), "it goes on", 15)
+        wait_until(lambda: writes(client), "it goes on")
     assert client("HLEN", "hash") == 0
     assert client.fenced(tokens["<kept>"], "SET", "kept", "1") == "OK"
     assert "the trigger theirs on stockade.mark" in daemon.log()
@@ -319,7 +319,7 @@ def test_a_trigger_that_keeps_rows_from_being_removed_stops_that(rig, database):
         client.refused("STORE", *command, text="the trigger theirs on stockade.field is not")
         assert client("HLEN", "hash") == 1
         database.sql(NO_TRIGGER.format("field"), user=SUPERUSER)
-        wait_until(lambda: not isinstance(client.ask(*command), ReplyError), "it goes on", 15)
+        wait_until(lambda: not isinstance(client.ask(*command), ReplyError), "it goes on")
         assert client("HLEN", "hash") == 0
 
 
@@ -330,11 +330,11 @@ def test_a_trigger_that_alters_what_is_written_stops_writes_within_a_second(rig,
     client = daemon.client()
     assert writes(client)
     database.sql(do, user=SUPERUSER)
-    wait_until(lambda: not writes(client), "it is seen", 5)
+    wait_until(lambda: not writes(client), "it is seen")
     client.refused("STORE", "ACQUIRE", "new", 60000, text=said)
     assert client.ask("GET", "new") is None and said in daemon.log()
     database.sql(undo, user=SUPERUSER)
-    wait_until(lambda: writes(client), "it goes on", 15)
+    wait_until(lambda: writes(client), "it goes on")
 
 
 def test_each_change_of_stockades_tables_is_named_and_stops_writes(rig, database, maintenance):
@@ -354,7 +354,7 @@ def test_each_change_of_stockades_tables_is_named_and_stops_writes(rig, database
         told = client.ask("ACQUIRE", "new", 60000)
         assert isinstance(told, ReplyError) and told.code == "STORE", said
         database.sql(undo, user=SUPERUSER)
-    wait_until(lambda: writes(client), "it goes on", 15)
+    wait_until(lambda: writes(client), "it goes on")
 
 
 def test_connections_have_their_own_names_whatever_the_uri_says(rig, database):

@@ -387,7 +387,7 @@ def test_several_are_presented_at_once_in_one_order(stock):
         present(link, {names[20]: tokens[20]})
         for at, thread in enumerate(threads, 1):
             thread.start()
-            wait_until(lambda at=at: waiting() == at, "it waits", 10)
+            wait_until(lambda at=at: waiting() == at, "it waits")
         ask(link, "COMMIT")
     for thread in threads:
         thread.join()
@@ -942,7 +942,7 @@ def test_what_logical_replication_brings_is_refused_too(rig):
         source.sql(f"INSERT INTO {table} VALUES(1, 1)")
         wait_until(lambda table=table: target.sql(
             "SELECT subenabled FROM pg_subscription WHERE subname = %s", table,
-            user="postgres") == [(False,)], "the subscription has stopped", 30)
+            user="postgres") == [(False,)], "the subscription has stopped")
         assert target.sql(f"SELECT * FROM {table}") == []
         assert "NOTOKEN" in server.log()
         target.sql(f"DROP SUBSCRIPTION {table}", user="postgres")
@@ -1050,7 +1050,7 @@ def test_programs_with_sql_of_their_own_sell_no_more_than_there_is(rig, postgres
             client("RELEASE", "sku:1", grant.token)
 
     def work(daemon):
-        client = daemon.client(timeout=20)
+        client = daemon.client()
         with database.connect() as link:
             while not over.is_set():
                 try:
@@ -1060,7 +1060,7 @@ def test_programs_with_sql_of_their_own_sell_no_more_than_there_is(rig, postgres
                     ask(link, "ROLLBACK")
 
     def revoke():
-        client = daemons[1].client(timeout=20)
+        client = daemons[1].client()
         while not over.wait(0.05):
             client("REVOKE", "sku:1")
 

@@ -42,7 +42,7 @@ def set_clock(database, by_ms):
 def sweeps(client, count=2):
     """Until the daemon has looked so often for what is old."""
     before = client.counter("sweeps")
-    wait_until(lambda: client.counter("sweeps") >= before + count, "it sweeps", 15)
+    wait_until(lambda: client.counter("sweeps") >= before + count, "it sweeps")
 
 
 def await_grant(client, resource, seconds):
@@ -122,7 +122,7 @@ def test_receipts_outlive_a_clock_set_while_no_daemon_is_there(rig, database, ur
     assert client("FENCED", token, "ID", "i", "SET", "stock", "1") == "OK"
     assert client("RELEASE", "stock", token) == 0
     wait_until(lambda: database.sql("SELECT noted_ms FROM stockade.meta") > [(0,)],
-               "the time is noted", 15)
+               "the time is noted")
     daemon.close_clients()
     daemon.stop()
     set_clock(database, DAY_MS)
@@ -143,7 +143,7 @@ def test_a_new_server_holds_leases_for_their_full_time(rig):
         wait_until(lambda: time.monotonic() - watch.begun > 1.5, "its date is old")
     first.kill()
     own.restart()
-    wait_until(lambda: not isinstance(other.ask("GET", "r"), ReplyError), "it is back", 20)
+    wait_until(lambda: not isinstance(other.ask("GET", "r"), ReplyError), "it is back")
     with Stopwatch() as watch:
         assert await_grant(other, "r", 5 + GRACE_SECONDS) > token
     assert watch.seconds > 3.5
@@ -241,7 +241,7 @@ def test_who_waits_for_a_lease_elsewhere_looks_once_a_second(rig, database, uri)
             waiter.read(timeout=1)
         return looker.counter("store_read_batches") - before < 10 * patience(1)
 
-    wait_until(looks_seldom, "the daemon listens, and looks no more often", 10)
+    wait_until(looks_seldom, "the daemon listens, and looks no more often")
     # Nobody tells it: whoever ends the lease is no daemon.
     database.sql("UPDATE stockade.resource SET state = 3, holds = 0")
     with within(1 + patience(0.8)):
@@ -264,14 +264,14 @@ def stopped(rig, database, how):
     elif how == "in mid-batch":
         relay.hold("up", b"MARK")
         client.send("FENCED", token, "SET", "r", "1")
-        wait_until(lambda: relay.kept("up"), "the rows are locked", 10)
+        wait_until(lambda: relay.kept("up"), "the rows are locked")
     else:
         relay.hold("up", b"middle")
         client.send("FENCED", token, "SET", "r", "x" * 300000 + "middle" + "x" * 300000)
-        wait_until(lambda: relay.kept("up"), "half of the statement is there", 10)
+        wait_until(lambda: relay.kept("up"), "half of the statement is there")
     wait_until(lambda: database.sql("SELECT 1 WHERE NOT EXISTS (SELECT FROM stockade.resource"
                                     " WHERE name = 'r' FOR UPDATE SKIP LOCKED)"),
-               "the row is locked", 10)
+               "the row is locked")
     with daemon.frozen():
         yield token
         relay.let("up")
@@ -355,7 +355,7 @@ def test_a_daemon_that_is_stopped_at_any_moment_holds_up_nobody_for_long(rig, ur
         writer.start()
     slowest = 0
     for number in range(stops):
-        time.sleep(0.001 * (number * 7 % 13))
+        time.sleep(0.001 * (number * 7 % 13))  # it stops at any moment
         with first.frozen():
             for name, token in tokens.items():
                 with Stopwatch() as watch:
@@ -375,8 +375,8 @@ def test_the_age_of_the_oldest_snapshot_is_told(rig, database, uri):
     with database.connect() as user:
         ask(user, "BEGIN ISOLATION LEVEL REPEATABLE READ")
         ask(user, "SELECT 1")
-        wait_until(lambda: daemon.metric("store_oldest_snapshot_seconds") >= 8, "it is told", 40)
-    wait_until(lambda: daemon.metric("store_oldest_snapshot_seconds") < 8, "it has gone", 40)
+        wait_until(lambda: daemon.metric("store_oldest_snapshot_seconds") >= 8, "it is told")
+    wait_until(lambda: daemon.metric("store_oldest_snapshot_seconds") < 8, "it has gone")
     assert daemon.metric("store_barrier_seconds_count") > 0
 
 
@@ -416,7 +416,7 @@ def commit_on_each(daemon, database, apart):
         first.read(), second.read()
         return newest_marks(database).get(1, 0) > before.get(1, 0)
 
-    wait_until(second_has_committed, "both have committed", 20)
+    wait_until(second_has_committed, "both have committed")
     first(*apart)
     newest = newest_marks(database)
     assert set(newest) == set(range(WRITING_CONNECTIONS)), "each has a number of its own"
@@ -472,7 +472,7 @@ def test_marks_are_forgotten_when_nobody_can_be_in_doubt_any_more(rig, database,
                  " FROM stockade.mark LIMIT 1", 2 * DAY_MS)
     rig.daemon(store=uri)
     wait_until(lambda: not database.sql("SELECT 1 FROM stockade.mark WHERE session = 0"),
-               "the old one is gone", 15)
+               "the old one is gone")
     assert database.sql("SELECT 1 FROM stockade.mark WHERE session = 1")
 
 
@@ -484,7 +484,7 @@ def test_a_daemon_that_can_never_know_an_outcome_ends(rig, database):
     token = client.token("stock")
     relay.hold("up", b"MARK")
     client.send("FENCED", token, "SET", "stock", "1")
-    wait_until(lambda: relay.kept("up"), "the commit is held", 10)
+    wait_until(lambda: relay.kept("up"), "the commit is held")
     relay.refuse()
     relay.cut()
     relay.let("up")

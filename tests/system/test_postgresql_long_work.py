@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.limits import REPO, Seconds, Wait, patience, wait_until
+from harness.limits import HANG_SECONDS, REPO, Seconds, Wait, patience, wait_until
 from harness.postgres import SUPERUSER, ask
 from harness.replicated import Replicated
 from harness.resp import ReplyError
@@ -41,7 +41,7 @@ def test_a_prepared_transaction_that_has_presented_a_token_concerns_its_resource
     group.await_replayed()
     group.primary.kill()
     group.promote(among=list(group.standbys), lossy=True)
-    wait_until(lambda: answers(client, "ACQUIRE", "new", 60000), "it is served", 30)
+    wait_until(lambda: answers(client, "ACQUIRE", "new", 60000), "it is served")
     client.refused("STALE", "FENCED", tokens["other"], "SET", "other", "1")
     assert client.token("other", 60000) > tokens["other"]
     assert client("GET", "held") is None
@@ -66,7 +66,7 @@ def test_the_true_reason_is_told_and_logged(rig, database):
         said = f"lock timeout: the store is locked by backend PID {user.info.backend_pid}, user "
         client.refused("STORE", "GET", "r", text=said, timeout=patience(3 * WAITS_SECONDS))
         assert said in daemon.log() and "clock" not in daemon.log()
-    wait_until(lambda: answers(client, "FENCED", token, "SET", "r", "1"), "it goes on", 15)
+    wait_until(lambda: answers(client, "FENCED", token, "SET", "r", "1"), "it goes on")
     assert client("GET", "r") == b"1"
 
 
@@ -86,11 +86,11 @@ def stop_in_copy(running, database):
     def stands():
         assert running.poll() is None, "it has ended before"
         running.send_signal(signal.SIGCONT)
-        time.sleep(0.001)
+        time.sleep(0.001)  # it is stopped at any moment
         running.send_signal(signal.SIGSTOP)
         return database.sql(COPIES, user=SUPERUSER)
     running.send_signal(signal.SIGSTOP)
-    wait_until(stands, "it stands in COPY", 30)
+    wait_until(stands, "it stands in COPY")
 
 
 @pytest.fixture
@@ -106,14 +106,14 @@ def test_who_keeps_writes_out_is_named(rig, ops, database):
     relay = rig.relay(("127.0.0.1", database.server.port))
     relay.hold("up", b"PGCOPY")
     running = ops.start("restore", ops.copy, "--store", database.uri_at(relay.address))
-    wait_until(lambda: database.sql(COPIES, user=SUPERUSER), "it stands", 20)
+    wait_until(lambda: database.sql(COPIES, user=SUPERUSER), "it stands")
     client.refused("STORE", "FENCED", token, "SET", "kept", "2", text="lock timeout" + TOOK,
                    timeout=patience(3 * WAITS_SECONDS))
     assert client("GET", "kept") == b"1"
     running.kill()
     running.communicate()
     relay.cut()
-    wait_until(lambda: answers(client, "FENCED", token, "SET", "kept", "3"), "it goes on", 15)
+    wait_until(lambda: answers(client, "FENCED", token, "SET", "kept", "3"), "it goes on")
 
 
 @pytest.mark.slow
@@ -134,7 +134,7 @@ def test_maintenance_that_stands_still_keeps_nobody_out_for_ever(rig, ops, datab
                3 * STILL_SECONDS)
     assert time.monotonic() - begun > STILL_SECONDS
     running.send_signal(signal.SIGCONT)
-    output, said = running.communicate(timeout=patience(20))
+    output, said = running.communicate(timeout=patience(HANG_SECONDS))
     assert running.returncode == 1 and output == "", (output, said)
     assert "stood still for 30 s with the store locked" in daemon.log()
     wait_until(lambda: daemon.metric("store_backends_ended_total") == 1, "it is counted")
@@ -180,9 +180,9 @@ def test_a_new_schema_waits_for_an_open_transaction_and_holds_up_nobody_for_long
         daemon = rig.daemon(store=database.uri)
         client = daemon.client()
         wait_until(lambda: "once no older transaction is open on it: backend PID "
-                   f"{user.info.backend_pid}, user shop" in daemon.log(), "it is told", 15)
+                   f"{user.info.backend_pid}, user shop" in daemon.log(), "it is told")
         slowest = 0
-        wait = Wait(3)
+        wait = Wait(3)  # as long as it is looked at
         while wait.left:
             at = time.monotonic()
             ask(others, "SELECT version FROM stockade.meta")
@@ -192,7 +192,7 @@ def test_a_new_schema_waits_for_an_open_transaction_and_holds_up_nobody_for_long
         client.refused("STORE", "GET", "r", text="the schema comes to version|making the store's")
         assert ask(user, PRESENT)
         ask(user, "COMMIT")
-    wait_until(lambda: answers(client, "GET", "r"), "it goes on", 15)
+    wait_until(lambda: answers(client, "GET", "r"), "it goes on")
     assert database.sql("SELECT version > 3 FROM stockade.meta") == [(True,)]
     assert client.fenced(1, "SET", "r", "1") == "OK"
 
@@ -208,7 +208,7 @@ def test_a_guard_may_take_longer_than_other_commands(rig, database):
     relay.hold("down", b"guard_try\0")
     client.send("GUARD", "CREATE", "large", "k", "large:")
     begun = time.monotonic()
-    wait_until(lambda: relay.kept("down") and time.monotonic() - begun > 6, "a command's limit", 20)
+    wait_until(lambda: relay.kept("down") and time.monotonic() - begun > 6, "a command's limit")
     relay.let("down")
     assert client.read(timeout=patience(15)) == "OK"
 
@@ -284,7 +284,7 @@ def test_flushall_waits_for_a_locked_row_and_holds_up_nobody(database, unfenced_
         lock_key(user, f"key:{2 * STEP_ROWS}")
         client.send_all([("SET", "before", "1"), ("FLUSHALL",), ("SET", "after", "1")])
         assert client.read() == "OK"
-        wait_until(lambda: other("EXISTS", "key:1") == 0, "the first step is done", 15)
+        wait_until(lambda: other("EXISTS", "key:1") == 0, "the first step is done")
         assert other("EXISTS", f"key:{2 * STEP_ROWS}") == 1
         other.refused("STALE", "FENCED", token, "SET", "written", "1", timeout=patience(2))
         assert other("SET", "meanwhile", "1", timeout=patience(2)) == "OK"
@@ -308,7 +308,7 @@ def test_what_is_written_beside_a_flush_is_whole(database, unfenced_daemon):
         client.send("FLUSHALL")
         wait_until(lambda: database.sql(
             "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-            " AND query LIKE 'DELETE FROM stockade.field%'"), "it removes fields", 15)
+            " AND query LIKE 'DELETE FROM stockade.field%'"), "it removes fields")
         assert other("HSET", "empty", "g", 2) == 1
         token = other.token("let go", 60000)
         assert other.fenced(token, "ID", "once", "SET", "let go", "1") == "OK"
@@ -332,7 +332,7 @@ def test_flushall_that_fails_in_the_middle_says_that_a_part_is_done(rig, databas
         lock_key(user, f"key:{STEP_ROWS + 5}")
         client.send("FLUSHALL")
         left = "SELECT count(*) FROM stockade.resource WHERE type <> 0"
-        wait_until(lambda: database.sql(left) == [(4,)], "all before it is gone", 15)
+        wait_until(lambda: database.sql(left) == [(4,)], "all before it is gone")
         relay.refuse()
         relay.cut()
         reply = client.read(timeout=patience(15))
@@ -341,7 +341,7 @@ def test_flushall_that_fails_in_the_middle_says_that_a_part_is_done(rig, databas
                                "rest"), reply.text
     client.refused("STORE", "FLUSHALL", text="nothing of this command was applied")
     relay.accept()
-    wait_until(lambda: answers(client, "FLUSHALL"), "the rest is done", 15)
+    wait_until(lambda: answers(client, "FLUSHALL"), "the rest is done")
     assert client("DBSIZE") == 0
 
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import HANG_SECONDS, patience, wait_until
 from harness.maintenance import NO_STORES, Maintenance, cycle, execute, floor_said, query, value
 from harness.postgres import Postgres, ask, program, run
 from harness.resp import ReplyError
@@ -207,7 +207,7 @@ def test_a_move_that_is_killed_is_done_by_the_same_command(rig, ops, database, u
     hidden = database.uri_at(relay.address)
     relay.hold("up", b"PGCOPY" if when == KILLS[0] else b"move_part = 2")
     running = ops.start("move", "--from", source, "--to", hidden)
-    wait_until(lambda: relay.kept("up"), "the move stands", 20)
+    wait_until(lambda: relay.kept("up"), "the move stands")
     if when == KILLS[1]:
         relay.hold("up", b"COMMIT")
         wait_until(lambda: query(rig.store, "SELECT count(*) FROM stockade_meta WHERE key ="
@@ -215,9 +215,9 @@ def test_a_move_that_is_killed_is_done_by_the_same_command(rig, ops, database, u
     elif when == KILLS[2]:
         relay.hold("down", b"COMMIT")
         relay.let("up")
-        wait_until(lambda: relay.kept("down"), "the new store has it", 20)
+        wait_until(lambda: relay.kept("down"), "the new store has it")
     running.kill()
-    running.communicate(timeout=patience(20))
+    running.communicate(timeout=patience(HANG_SECONDS))
     relay.cut()
     relay.let("up")
     relay.let("down")
@@ -260,9 +260,9 @@ def test_a_move_out_of_a_database_that_is_killed(rig, ops, database, uri, when):
                    ("down", b"COMMIT")}.get(when, ("up", b"COMMIT"))
     relay.hold(where, what)
     running = ops.start("move", "--from", hidden, "--to", target)
-    wait_until(lambda: relay.kept(where), "the move stands", 20)
+    wait_until(lambda: relay.kept(where), "the move stands")
     running.kill()
-    running.communicate(timeout=patience(20))
+    running.communicate(timeout=patience(HANG_SECONDS))
     relay.cut()
     relay.let(where)
     does_not_start(rig, target, COMING)
@@ -481,9 +481,9 @@ def test_a_restore_that_is_killed_leaves_the_store_as_it_was(rig, ops, database,
     relay = rig.relay(("127.0.0.1", database.server.port))
     relay.hold("up", b"COMMIT")
     running = ops.start("restore", ops.copy, "--store", database.uri_at(relay.address))
-    wait_until(lambda: relay.kept("up"), "it is about to commit", 20)
+    wait_until(lambda: relay.kept("up"), "it is about to commit")
     running.send_signal(signal.SIGKILL)
-    running.communicate(timeout=patience(20))
+    running.communicate(timeout=patience(HANG_SECONDS))
     relay.cut()
     relay.let("up")
     wait_until(lambda: client.ask("FENCED", tokens["live"], "SET", "live", "text") == "OK",
@@ -724,10 +724,10 @@ def test_ctrl_c_undoes_a_move(rig, ops, database, uri, furnished):
     database.sql("ALTER TABLE stockade.resource ADD CHECK(slow())")
     running = ops.start("move", "--from", source, "--to", uri)
     wait_until(lambda: database.sql("SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'"),
-               "the move stands", 20)
+               "the move stands")
     refuses(daemon, COMING, "GET", "k")
     running.send_signal(signal.SIGINT)
-    assert running.wait(timeout=patience(20)) == 128 + signal.SIGINT
+    assert running.wait(timeout=patience(HANG_SECONDS)) == 128 + signal.SIGINT
     assert "interrupted; nothing was changed" in running.stderr.read()
     wait_until(lambda: daemon.client().ask("GET", "k") is None, "the new store goes on")
     expect_furnished(rig.daemon(store=source).client(), tokens)

@@ -54,7 +54,7 @@ class Writer(threading.Thread):
                         raise
                 if not isinstance(reply, ReplyError) or reply.code not in PASSING:
                     return reply
-            time.sleep(0.02)
+            time.sleep(0.02)  # before it asks another daemon
         raise AssertionError(f"{words}: no answer")
 
     def acquire(self):

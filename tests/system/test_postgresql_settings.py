@@ -264,7 +264,7 @@ def test_no_commit_of_a_daemon_waits_for_less_than_a_standbys_disk(rig, database
         database.sql(f"ALTER DATABASE {database.name} SET synchronous_commit = {value}")
         database.sql("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname ="
                      " current_database() AND application_name = 'stockade apart'")
-        wait_until(lambda: not isinstance(client.ask(*show), ReplyError), "it is back", 10)
+        wait_until(lambda: not isinstance(client.ask(*show), ReplyError), "it is back")
         assert mapped(client(*show))[b"rows"] == [[waits_for.encode()]], value
 
 

@@ -497,7 +497,7 @@ def test_advisory_locks_end_with_the_transaction_and_stop_nobody(database, share
         token, key, "SELECT pg_advisory_lock(8319395793566789733), pg_sleep(1)"))
     slow.start()
     wait_until(lambda: database.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
-               != [(0,)], "the lock is held", 5)
+               != [(0,)], "the lock is held")
     assert other.token(key + "o")
     slow.join()
 
@@ -631,7 +631,7 @@ def test_a_connection_lost_during_sql_loses_and_doubles_nothing(rig, database, s
     for cut in range(3):
         relay.hold("down", b"sql" if cut else b"COMMIT")
         client.send(*under(token, "lost", "INSERT INTO lost VALUES($1) RETURNING a", cut))
-        wait_until(lambda: relay.kept("down") or cut, "the answer is held", 10)
+        wait_until(lambda: relay.kept("down") or cut, "the answer is held")
         relay.cut()
         relay.let("down")
         assert mapped(client.read(timeout=patience(20)))[b"rows"] == [[b"%d" % cut]]
@@ -640,7 +640,7 @@ def test_a_connection_lost_during_sql_loses_and_doubles_nothing(rig, database, s
     client.send(*under(token, "lost", "INSERT INTO lost SELECT 9 FROM pg_sleep(1)"))
     wait_until(lambda: database.sql("SELECT count(*) FROM pg_stat_activity"
                                     " WHERE wait_event = 'PgSleep'", user=SUPERUSER) == [(1,)],
-               "it runs", 10)
+               "it runs")
     relay.cut()
     assert mapped(client.read(timeout=patience(20)))[b"changes"] == 1
     assert client.rows("SELECT count(*) FROM lost WHERE a = 9") == [[b"1"]]

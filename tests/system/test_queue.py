@@ -50,7 +50,7 @@ class Shared:
 
     def next_turn(self):
         if not self.turns:
-            push = self.client.read(timeout=5)
+            push = self.client.read()
             assert isinstance(push, Push)
             self.turns.append(push[2].decode())
         return self.turns.pop(0)

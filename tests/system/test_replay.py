@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from harness.lax import LaxServer
-from harness.limits import REPO, patience, wait_until
+from harness.limits import HANG_SECONDS, REPO, patience, wait_until
 from harness.report import PAUSED, REFUSED, SOLD, WOKEN, of_kind, report
 
 HEADER = "invoice,invoiced_at,sku,quantity,customer\n"
@@ -235,7 +235,7 @@ def test_a_daemon_that_dies_ends_the_replay_with_the_line(tool, rig, orders_file
     client = daemon.client()
     wait_until(lambda: client.counter("connected_clients") == 33, "32 workers are connected")
     daemon.kill()
-    _, stderr = running.communicate(timeout=patience(30))
+    _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
     assert running.returncode == 1
     assert re.search(r"line \d+: .*(lost|closed|refused|connect)", stderr), stderr
     tool.await_no_process()
@@ -246,7 +246,7 @@ def test_a_signal_ends_it_with_nothing_left_behind(tool, orders_file, number):
     running = tool.start("replay", "--orders", orders_file, "--pause", "10m", "--pause-every", 50)
     tool.await_stopped_child(running)
     running.send_signal(number)
-    _, stderr = running.communicate(timeout=patience(20))
+    _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
     assert running.returncode == 128 + number
     assert "interrupted" in stderr
     assert tool.left_behind() == []

@@ -32,7 +32,7 @@ class Unread(Client):
 def crowded(rig):
     """A daemon with a value of 16 MiB under `big`, and a hash `hash` as large."""
     daemon = rig.daemon("--max-reply-memory", LIMIT_MB, "--unfenced-writes", "allow")
-    client = daemon.client(timeout=30)
+    client = daemon.client()
     client("SET", "big", b"v" * (VALUE_MB * MB))
     client("HSET", "hash", *(word for i in range(16) for word in (f"f{i}", b"v" * (MB - 1000))))
     return daemon
@@ -49,12 +49,12 @@ def crowd(daemon, *command, count=30):
         looks.append(int(observer.info("stats")["commands_processed"]))
         return looks[-1] - looks[0] - (len(looks) - 1)
 
-    clients = [Unread(daemon.address, timeout=30) for _ in range(count)]
+    clients = [Unread(daemon.address) for _ in range(count)]
     daemon.clients += clients
     answered()
     for client in clients:
         client.send(*command)
-    wait_until(lambda: answered() >= count, "all were answered", 30)
+    wait_until(lambda: answered() >= count, "all were answered")
     return clients
 
 
@@ -95,7 +95,7 @@ def test_unread_replies_take_no_more_than_the_limit(crowded, command):
 
 
 def test_a_write_whose_reply_finds_no_room_changes_nothing(crowded):
-    client = crowded.client(timeout=30)
+    client = crowded.client()
     commands = (("GETDEL", "a"), ("GETSET", "b", "x"), ("SET", "c", "x", "GET"))
     for _, key, *_ in commands:
         client("SET", key, b"v" * (VALUE_MB * MB))
@@ -114,7 +114,7 @@ def test_a_write_whose_reply_finds_no_room_changes_nothing(crowded):
 
 
 def test_sql_finds_no_room_either_and_changes_nothing(crowded):
-    client = crowded.client(timeout=30)
+    client = crowded.client()
     client("SQL", "CREATE TABLE t(k TEXT PRIMARY KEY, v BLOB)")
     token = client.token("r")
     insert = "INSERT INTO t VALUES (?, zeroblob(16000000))"
@@ -142,7 +142,7 @@ def test_who_goes_away_leaves_its_room_to_others(crowded):
     for client in clients:
         client.close()
     wait_until(lambda: crowded.metric("reply_bytes") == 0, "what they left unread is forgotten")
-    assert len(crowded.client(timeout=30)("GET", "big")) == VALUE_MB * MB
+    assert len(crowded.client()("GET", "big")) == VALUE_MB * MB
 
 
 @pytest.mark.slow  # ten seconds of a core
@@ -150,9 +150,9 @@ def test_many_small_replies_are_bounded_too(rig):
     """A connection that does not read starts nothing more; nobody is refused for it."""
     daemon = rig.daemon("--max-reply-memory", LIMIT_MB, "--unfenced-writes", "allow",
                         "--max-connections", 2000)
-    client = daemon.client(timeout=30)
+    client = daemon.client()
     client("SET", "k", b"v" * 16000)
-    clients = [Unread(daemon.address, timeout=30) for _ in range(900)]
+    clients = [Unread(daemon.address) for _ in range(900)]
     daemon.clients += clients
     for unread in clients:
         unread.send_bytes(b"GET k\r\n" * 300)
@@ -177,7 +177,7 @@ def test_the_page_tells_the_option():
 @pytest.mark.skipif(sanitized(), reason="a sanitizer keeps what was freed")
 @pytest.mark.parametrize("word", ["DOCS", "INFO"])
 def test_command_about_a_million_names_is_refused_before_it_is_made(rig, word):
-    client = rig.daemon("--max-reply-memory", LIMIT_MB).client(timeout=30)
+    client = rig.daemon("--max-reply-memory", LIMIT_MB).client()
     names = ["acquireall"] * 1000000
     client.refused("ERR", "ECHO", *names)
     before = int(client.info("memory")["used_memory_peak"])

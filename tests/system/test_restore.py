@@ -229,7 +229,7 @@ def test_restores_under_load_keep_books_and_tokens_right(rig, maintenance, lease
     for _ in range(5):
         before = sum(seller.moved for seller in sellers)
         wait_until(lambda: sum(s.moved for s in sellers) > before + 20 or
-                   any(thread.failure for thread in running), "sales go on", 20)
+                   any(thread.failure for thread in running), "sales go on")
         maintenance.do("restore", maintenance.copy)
     for seller, thread in zip(sellers, running):
         seller.ending.set()

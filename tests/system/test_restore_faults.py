@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import patience
+from harness.limits import HANG_SECONDS, patience
 from harness.maintenance import (cycle, execute, floor_said, make_newer, make_version_1, query,
                                  value)
 
@@ -162,7 +162,7 @@ def test_a_signal_before_it_is_in_place_leaves_the_store_alone(rig, maintenance)
     rig.faults.await_hit(20)
     running.send_signal(signal.SIGTERM)
     rig.faults.clear()
-    _, stderr = running.communicate(timeout=patience(20))
+    _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
     assert running.returncode == 128 + signal.SIGTERM and "nothing was changed" in stderr
     assert client("GET", "k") == b"new"
     assert not (rig.folder / "stockade.db.restore").exists()
@@ -189,7 +189,7 @@ def test_a_writer_in_the_way_is_waited_for(rig, maintenance):
     maintenance.do("backup", maintenance.copy)
     with restore_behind_a_writer(rig, maintenance) as running:
         pass
-    assert running.wait(patience(20)) == 0, running.communicate()
+    assert running.wait(patience(HANG_SECONDS)) == 0, running.communicate()
     assert client("GET", "k") == b"old"
 
 
@@ -200,6 +200,6 @@ def test_a_signal_ends_the_wait_for_a_writer(rig, maintenance):
     client("SET", "k", "new")
     with restore_behind_a_writer(rig, maintenance) as running:
         running.send_signal(signal.SIGINT)
-        _, stderr = running.communicate(timeout=patience(10))
+        _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
         assert running.returncode == 128 + signal.SIGINT and "nothing was changed" in stderr
     assert client("GET", "k") == b"new"

@@ -34,7 +34,7 @@ class Quiet:
 
     def daemon(self, **parts):
         return self.rig.daemon(lease=self.cluster.uri_with(**parts),
-                               store=f"sqlite:{self.rig.folder}/{free_port()}.db")
+                               store=f"sqlite:{self.rig.folder}/{next(self.rig.number)}.db")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_leases_are_on_the_master_under_the_prefix_in_the_database(quiet, key):
 def test_what_is_wrong_is_leasedown_at_once_with_the_reason(quiet, parts, reason):
     client = quiet.daemon(**parts).client()
     wait_until(lambda: re.search(reason, client.info("lease")["lease_service_detail"]),
-               "INFO shows the reason", 10)
+               "INFO shows the reason")
     assert_leasedown(client, "r", AT_ONCE_SECONDS, reason)
     assert client.info("lease")["lease_service_up"] == "0"
 

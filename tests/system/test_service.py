@@ -167,7 +167,7 @@ def test_a_handed_over_admin_socket_with_tls_is_told_as_one(rig):
     with listener() as admin:
         daemon = rig.start("--tls-cert", cert.cert, "--tls-key", cert.key, admin="tls:127.0.0.1:0",
                            **hand_over(admin=admin))
-        line = daemon.first_line(10)
+        line = daemon.first_line()
         assert " admin=tls:127.0.0.1:{}".format(admin.getsockname()[1]) in line
 
 

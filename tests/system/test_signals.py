@@ -127,7 +127,7 @@ def test_sighup_does_not_end_a_daemon_that_stops_whenever_it_comes(rig):
     for _ in range(10):
         daemon = rig.daemon()
         daemon.signal(signal.SIGTERM)
-        limit = Wait(10)
+        limit = Wait()
         while daemon.alive():
             daemon.signal(signal.SIGHUP)
             limit.check("the daemon ends")

@@ -322,7 +322,7 @@ def test_eight_clients_count_in_one_row(daemon, client, table, token, key):
 
     def count(own):
         for _ in range(20):
-            mine = own.token(key, 60000, "WAIT", 30000, timeout=40)
+            mine = own.token(key, 60000, "WAIT", 30000)
             seen = int(own.rows(f"SELECT b FROM {table}")[0][0])
             own(*under(mine, key, f"UPDATE {table} SET b = $1", seen + 1))
             own("RELEASE", key, mine)

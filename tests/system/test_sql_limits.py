@@ -20,9 +20,9 @@ NUMBERS = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE 
 def test_100000_rows_and_no_more(rig):
     client = rig.daemon("--sql-time-limit", "60000").client()
     numbers = NUMBERS + "SELECT x FROM c"
-    back = client("SQL", "TYPES", "i", numbers, 100000, timeout=30)[3]
+    back = client("SQL", "TYPES", "i", numbers, 100000)[3]
     assert len(back) == 100000 and back[-1] == [b"100000"]
-    client.refused("ERR", "SQL", "TYPES", "i", numbers, 100001, text="100000 rows", timeout=30)
+    client.refused("ERR", "SQL", "TYPES", "i", numbers, 100001, text="100000 rows")
     assert client("PING") == "PONG"
 
 
@@ -32,7 +32,7 @@ def test_a_reply_of_64_mib_and_no_more(local):
     sixteen = "SELECT zeroblob(16777216)"
     assert [len(row[0]) for row in client("SQL", " UNION ALL ".join([sixteen] * 3),
                                           timeout=30)[3]] == [16 << 20] * 3
-    client.refused("ERR", "SQL", " UNION ALL ".join([sixteen] * 4), text="64 MiB", timeout=30)
+    client.refused("ERR", "SQL", " UNION ALL ".join([sixteen] * 4), text="64 MiB")
     client.refused("ERR", "SQL", "SELECT zeroblob(17000000)", text="too big")
 
 
@@ -52,7 +52,7 @@ def test_a_statement_cannot_take_all_the_memory(rig):
     for statement in (ENDLESS + "SELECT randomblob(100000) FROM c ORDER BY 1",
                       doubling + " SELECT * FROM a39"):
         for _ in range(3):
-            client.refused("ERR", "SQL", statement, text="128 MiB", timeout=60)
+            client.refused("ERR", "SQL", statement, text="128 MiB")
     assert daemon.peak_rss_bytes() < (512 << 20) * patience(1)
 
 
@@ -104,7 +104,7 @@ def test_a_write_that_ends_its_transaction_loses_nobody_elses(rig, key, bad):
             replies = own.pipeline(
                 [("FENCED", mine, "INCRBY", name, 1)] * 5
                 + [under(mine, name, "INSERT INTO t VALUES($1, 1)", f"{name}/{sent}/{i}")
-                   for i in range(5)], timeout=30)
+                   for i in range(5)])
             assert [reply for reply in replies if isinstance(reply, ReplyError)] == []
             sent += 5
             assert replies[4] == sent
@@ -114,7 +114,7 @@ def test_a_write_that_ends_its_transaction_loses_nobody_elses(rig, key, bad):
     ends = time.monotonic() + 2
     failures = 0
     while time.monotonic() < ends:
-        client.refused("ERR", *under(token, key, bad.format(t="t")), timeout=30)
+        client.refused("ERR", *under(token, key, bad.format(t="t")))
         failures += 1
     stop.set()
     counts = {name: writer.end(40) for name, writer in writers.items()}

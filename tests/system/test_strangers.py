@@ -96,7 +96,7 @@ def test_strangers_hold_a_bounded_amount_of_memory_whatever_they_send(rig):
             crowd.connect().send(HALVES[number % len(HALVES)])
         for number in range(NEVER_READING):
             crowd.add(FLOODS[number % len(FLOODS)])
-        limit = Wait(5)
+        limit = Wait()
         while crowd.send() and crowd.sent < FLOOD and limit.left:
             pass
         assert client("GET", "k") == VALUE, "who has logged in is served"

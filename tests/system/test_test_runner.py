@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/check judges unit tests; here it is judged, on a made-up tree with one program. And a test
-that is over leaves no process, however it ends."""
+that is over leaves no process, however it ends; what tests share, and loses, is told by name."""
 
+import contextlib
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 
 import pytest
 
+from harness import deployment
+from harness.deployment import Deployment
 from harness.limits import REPO, patience
 from harness.process import Process
+from harness.resp import Client
 from harness.rig import Rig
 
 pytestmark = pytest.mark.interpreted
@@ -53,6 +58,8 @@ int main(int argc, char **argv)
 """
 PASSES = 'return says("ok 1 - it");'
 FAILS = 'return says("not ok 1 - it");'
+LEAVES = ('if (fork() == 0) { setsid(); close(1); close(2);'
+          ' execlp("sleep", "sleep", "1000", (char *)NULL); }')
 LATE = "stall(); is_late(begun, 0.2); " + FAILS
 
 HARNESS = "tests/system/harness"
@@ -84,6 +91,8 @@ def check(tree, first, programs=1, system_tests=0):
         shutil.copy(REPO / name, tree / name)
     (tree / "tests/system/conftest.py").write_text('pytest_plugins = ["harness.late"]\n')
     (tree / "tests/system/test_it.py").write_text(SYSTEM_TESTS.replace("COUNT", str(system_tests)))
+    program = tree / "tools/check"
+    program.write_text(program.read_text().replace("LEFT_SECONDS = 10", "LEFT_SECONDS = 0"))
     sources, built = tree / "tests/unit", tree / "build/tests/unit"
     sources.mkdir()
     built.mkdir(parents=True)
@@ -92,7 +101,7 @@ def check(tree, first, programs=1, system_tests=0):
         (sources / name).with_suffix(".c").write_text(PROGRAM.replace("FIRST", first))
         subprocess.run(["gcc", "-w", "-fsanitize=address", "-o", built / name,
                         (sources / name).with_suffix(".c")], check=True)
-    done = subprocess.run([tree / "tools/check", "unit", *(["system"] if system_tests else [])],
+    done = subprocess.run([program, "unit", *(["system"] if system_tests else [])],
                           stdout=subprocess.PIPE, text=True, stderr=subprocess.STDOUT,
                           timeout=patience(50), env=dict(os.environ, STOCKADE_BUILD="build"))
     return done.returncode, done.stdout
@@ -143,6 +152,12 @@ def test_five_repeats_in_a_run_are_excused_and_six_fail_it(tmp_path, programs, s
     assert ("FAILED 6 repeats of tests that were late, and 5 at most" in output) == fails, output
 
 
+def test_a_process_that_a_suite_leaves_behind_is_ended_and_fails_it(tmp_path):
+    status, output = check(tmp_path, LEAVES + PASSES)
+    assert status == 1 and "FAILED unit: left a process behind: sleep 1000" in output, output
+    assert output.endswith("\n1 passed, 1 failed\n"), output
+
+
 def test_a_rig_ends_the_others_where_one_cannot_be_ended(tmp_path):
     class Broken(Process):
         def stop(self):
@@ -156,3 +171,52 @@ def test_a_rig_ends_the_others_where_one_cannot_be_ended(tmp_path):
     with pytest.raises(BrokenPipeError):
         rig.close()
     assert not rig.processes[1].alive()
+
+
+def test_a_port_that_is_held_is_its_servers_alone_also_while_that_is_down(rig):
+    port = rig.port()
+    with pytest.raises(ConnectionRefusedError):
+        Client(("127.0.0.1", port))
+    for _ in range(2):  # it may listen there as often as it likes
+        daemon = rig.daemon(listen=[f"127.0.0.1:{port}"])
+        assert daemon.client()("PING") == "PONG"
+        daemon.kill()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", port))
+
+
+@pytest.fixture
+def shared(tmp_path):
+    deployment = Deployment(tmp_path, "local")
+    yield deployment
+    with contextlib.suppress(AssertionError):  # which is what these tests are about
+        deployment.close()
+
+
+@pytest.mark.parametrize("number, said", [
+    (signal.SIGSEGV, "killed by SIGSEGV"), (signal.SIGTERM, "exit status 0"),
+    (signal.SIGSTOP, "it runs, and is silent")])
+def test_the_test_that_ends_a_shared_daemon_is_told_and_the_next_one_has_another(
+        shared, monkeypatch, number, said):
+    monkeypatch.setattr(deployment, "SILENT_SECONDS", 0.5)
+    with pytest.raises(AssertionError, match=f"{said}. The last test that had it: .*::test_the_te"):
+        with shared.lent() as daemon:
+            os.kill(daemon.pid, number)
+            if number != signal.SIGSTOP:
+                daemon.popen.wait()
+    with shared.lent() as another:
+        assert another.client()("PING") == "PONG"
+    shared.close()
+
+
+def test_where_a_shared_daemon_ends_while_nobody_has_it_the_session_tells_who_had_it_last(
+        shared, monkeypatch):
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "test_x.py::test_culprit (call)")
+    with shared.lent() as daemon:
+        pass
+    os.kill(daemon.pid, signal.SIGABRT)
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "test_x.py::test_innocent (call)")
+    with shared.lent() as another:
+        assert another.client()("PING") == "PONG"
+    with pytest.raises(AssertionError, match="SIGABRT. The last .* it: test_x.py::test_culprit\n"):
+        shared.close()

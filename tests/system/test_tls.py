@@ -18,7 +18,7 @@ import redis as redis_py
 
 from harness.certs import Certs
 from harness.library import StkError
-from harness.limits import patience, wait_until
+from harness.limits import HANG_SECONDS, patience, wait_until
 from harness.programs import run, run_node
 from harness.resp import Client, Closed, encode
 from harness.rig import refusal
@@ -245,7 +245,7 @@ def test_more_handshakes_than_are_under_way_at_a_time(daemon, certs, key):
             wait_until(lambda: len(plain("CLIENT", "LIST").splitlines()) == 602, "all are there")
             plain.cycle(key)
             assert not late.done()
-            late.result(patience(6)).cycle(key)
+            late.result(patience(HANG_SECONDS)).cycle(key)
     plain.close()
 
 
@@ -269,7 +269,7 @@ def test_10000_idle_connections_take_40_kb_each(rig, certs, server_cert, key):
     connect(daemon, context).cycle(key)
     before, idle = daemon.rss_bytes(), []
     for _ in range(count):
-        client = Client(daemon.address, tls=context, timeout=60)
+        client = Client(daemon.address, tls=context)
         assert client("PING") == "PONG"
         idle.append(client)
     each = (daemon.rss_bytes() - before) / count
@@ -461,7 +461,7 @@ def test_who_leaves_the_page_leaves_nothing_behind(watched, certs):
                     sock.sendall(request)
             assert watched.open_files() > had + 30
         # libmicrohttpd may miss the end of half a request, and notices it by its time limit, 10 s.
-        wait_until(lambda: watched.open_files() == had, "all are closed", 15)
+        wait_until(lambda: watched.open_files() == had, "all are closed")
 
 
 def test_a_page_that_has_no_more_to_ask_is_answered(watched, certs):
@@ -510,7 +510,7 @@ def test_a_page_by_tls_that_stops_reading_is_dropped(watched, certs):
     with certs.client().wrap_socket(deaf, server_hostname="127.0.0.1") as sock:
         sock.sendall(b"GET /api/leases?count=200 HTTP/1.1\r\nHost: localhost\r\n\r\n" * 12)
         wait_until(lambda: watched.open_files() == had + 3, "it is served")
-        wait_until(lambda: watched.open_files() == had, "it is dropped", 40)
+        wait_until(lambda: watched.open_files() == had, "it is dropped")
 
 
 # New certificates.

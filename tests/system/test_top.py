@@ -235,9 +235,9 @@ def test_100000_leases_hold_up_neither_the_screen_nor_the_daemon(top, rig, key):
     terminal = top(daemon.uri)
     terminal.await_text("100,000 or more leases", "looked at so far")
     for n in range(50):  # while it looks: ten times a second
-        with within(0.5):
+        with within(0.5):  # whoever is served after a look at all of them waits for longer
             client("PING")
-        with within(2):
+        with within(2):  # a user would not wait for longer
             terminal.press("/99999\n" if n % 2 == 0 else "/\x1b")
             terminal.await_text("of 1 by" if n % 2 == 0 else "of 100,000 by")
     terminal.press("q")

@@ -51,11 +51,11 @@ def crowd(daemon, key, count):
     """Return so many clients that wait, in any order."""
     clients = []
     for _ in range(count):
-        client = daemon.client(timeout=60)
+        client = daemon.client()
         client.send("ACQUIRE", key, 600000, "WAIT", 600000)
         clients.append(client)
     watch = daemon.client()
-    wait_until(lambda: watch.lease(key)["waiters"] == count, "all wait", 60)
+    wait_until(lambda: watch.lease(key)["waiters"] == count, "all wait")
     watch.close()
     return clients
 
@@ -87,7 +87,7 @@ def test_10000_waiters_on_one_resource_are_all_served_and_their_memory_is_used_a
         assert tokens == list(range(token + 1, token + 1 + count))
         daemon.close_clients()
         watch = daemon.client()
-        wait_until(lambda: len(watch("CLIENT", "LIST").splitlines()) == 1, "all are gone", 30)
+        wait_until(lambda: len(watch("CLIENT", "LIST").splitlines()) == 1, "all are gone")
         watch.close()
     resting.append(daemon.rss_bytes())
     print("resting", [n // KB for n in resting], "waiting", [n // KB for n in waiting], "KB")
@@ -103,7 +103,7 @@ def test_100000_held_leases_forget_no_waiter_and_their_memory_is_used_again(rig,
     """Released one by one in the first round, left to run out in the second."""
     count, step = 100000, 2000
     daemon = rig.daemon(lease=lease)
-    client = daemon.client(timeout=60)
+    client = daemon.client()
     resting, holding = [], []
     for ttl_ms, released in ((600000, True), (15000, False), (600000, True)):
         resting.append(daemon.rss_bytes())
@@ -113,7 +113,7 @@ def test_100000_held_leases_forget_no_waiter_and_their_memory_is_used_again(rig,
             grants = client.pipeline([("ACQUIRE", name, ttl_ms) for name in names])
             tokens.update((name, grant[0]) for name, grant in zip(names, grants))
         waited_for = [f"r:{n}" for n in range(0, count, 1000)]
-        waiters = {name: daemon.client(timeout=60) for name in waited_for}
+        waiters = {name: daemon.client() for name in waited_for}
         for name, waiter in waiters.items():
             waiter.send("ACQUIRE", name, 600000, "WAIT", 600000)
         holding.append(daemon.rss_bytes())
@@ -127,7 +127,7 @@ def test_100000_held_leases_forget_no_waiter_and_their_memory_is_used_again(rig,
             assert waiter("RELEASE", name, token) == 0
             waiter.close()
         if not released:
-            wait_until(lambda: client.lease(names[-1])["state"] == "free", "all ran out", 30)
+            wait_until(lambda: client.lease(names[-1])["state"] == "free", "all ran out")
     resting.append(daemon.rss_bytes())
     print("resting", [n // KB for n in resting], "holding", [n // KB for n in holding], "KB")
     if not sanitized():

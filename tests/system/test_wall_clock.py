@@ -42,7 +42,7 @@ class Clocked:
     def await_sweep(self):
         """Wait for a clean-up that began and ended with the clock as it is now."""
         then = self.daemon.metric("sweeps_total")
-        wait_until(lambda: self.daemon.metric("sweeps_total") >= then + 2, "a clean-up", 10)
+        wait_until(lambda: self.daemon.metric("sweeps_total") >= then + 2, "a clean-up")
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_jump_of_the_wall_clock_frees_no_lease_for_a_second_daemon(clocked):
     second = clocked.another()
     other = second.client()
     # In its first ttl_ms it takes leases that are older than itself as held.
-    wait_until(lambda: int(other.info()["uptime_in_seconds"]) * 1000 > ttl_ms, "it ran", 10)
+    wait_until(lambda: int(other.info()["uptime_in_seconds"]) * 1000 > ttl_ms, "it ran")
     clocked.daemon.client().token("r", ttl_ms)
     clocked.set(DAY_AND_MORE)
     assert other("ACQUIRE", "r", ttl_ms) is None

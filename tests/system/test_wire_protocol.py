@@ -181,7 +181,7 @@ def test_random_bytes_do_no_harm(unfenced):
 
 @pytest.mark.parametrize("size", [0, 1, 65536, 1 << 20, 8 << 20])
 def test_values_of_any_size_come_back_whole(unfenced, key, size):
-    client = unfenced.client(timeout=20)
+    client = unfenced.client()
     value = random.Random(size).randbytes(size)
     assert client("SET", key, value) == "OK"
     assert client("GET", key) == value
@@ -195,7 +195,7 @@ REQUEST_MAX = 17 << 20
 
 def test_a_value_has_exactly_16_mib_at_most(unfenced, key):
     """To the byte, however much else the request carries."""
-    client = unfenced.client(timeout=20)
+    client = unfenced.client()
     value = b"v" * VALUE_MAX
     name, field = key.ljust(512, "k"), "f" * 512
     assert client("SET", name, value) == "OK"
@@ -222,7 +222,7 @@ def test_a_value_has_exactly_16_mib_at_most(unfenced, key):
 
 
 def test_a_request_has_exactly_17_mib_of_arguments_at_most(unfenced, key):
-    client = unfenced.client(timeout=20)
+    client = unfenced.client()
     rest = len("MSET") + 2 * len(key) + 1
     half = b"v" * (REQUEST_MAX // 2)
     other = b"v" * (REQUEST_MAX - rest - len(half))
@@ -238,7 +238,7 @@ def test_a_request_has_exactly_17_mib_of_arguments_at_most(unfenced, key):
 
 def test_a_transaction_has_17_mib_at_most(unfenced, key):
     """Each argument takes 16 bytes more than its length."""
-    client = unfenced.client(timeout=20)
+    client = unfenced.client()
     first = b"v" * (8 << 20)
     used = sum(len(word) + 16 for word in (b"SET", key.encode(), first))
     fits = REQUEST_MAX - used - sum(len(word) + 16 for word in (b"SET", key.encode(), b""))
@@ -304,7 +304,7 @@ def test_a_client_that_sends_writes_and_never_reads_does_not_make_memory_grow(ri
 
 
 def test_a_slow_reader_gets_every_reply_in_order(unfenced):
-    client = unfenced.client(timeout=30)
+    client = unfenced.client()
     count = 3000
     data = b"".join(encode("ECHO", b"%06d" % i + b"x" * 5000) for i in range(count))
     client.sock.settimeout(patience(30))

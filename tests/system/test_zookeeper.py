@@ -141,7 +141,7 @@ def test_resources_that_nobody_uses_do_not_pile_up(place):
     before = place.server.nodes()
     for i in range(200):
         client("RELEASE", f"r{i}", client.token(f"r{i}"))
-    wait_until(lambda: place.server.nodes() <= before, "the containers are gone", 15)
+    wait_until(lambda: place.server.nodes() <= before, "the containers are gone")
     assert client.token("r0") > 0
 
 
@@ -231,7 +231,7 @@ def test_where_no_server_answers_it_is_leasedown_at_once(rig, where, why):
         client = rig.daemon(lease=f"zookeeper://{address}?session_ms=2000").client()
         for _ in range(3):
             assert_leasedown(client, "r", AT_ONCE_SECONDS)
-        wait_until(lambda: why in client.info("lease")["lease_service_detail"], "it says why", 20)
+        wait_until(lambda: why in client.info("lease")["lease_service_detail"], "it says why")
         assert client("PING") == "PONG"
 
 
@@ -387,7 +387,7 @@ def test_a_lost_connection_costs_no_lease(far):
         relay.cut()
         token_when_up(client, "other", 60000, "OWNER", "me")
         # The grant may have come by the old connection, whose end is noticed only now.
-        lease = wait_until(lambda: unless_down(client), "the service is asked", 15)
+        lease = wait_until(lambda: unless_down(client), "the service is asked")
         assert (lease["state"], lease["token"]) == ("held", token)
 
 

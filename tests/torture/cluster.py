@@ -23,7 +23,6 @@ import time
 
 from harness.cluster import Masters
 from harness.limits import BUILD, wait_until
-from harness.ports import free_port
 from harness.process import Process
 from harness.relay import Relay
 from harness.replicated import Replicated
@@ -76,7 +75,7 @@ class Cluster:
         if self.leases == "masters":
             self.masters = Masters(self.rig, replicas=True, by_redis_cli=True)
         if self.leases == "redis":
-            self.redis = self.rig.redis(port=free_port(), appendonly=True)
+            self.redis = self.rig.redis(appendonly=True)
         count = 1 if self.stores == "alone" else 2
         self.group = self.database = None
         self.doors = []
@@ -85,7 +84,7 @@ class Cluster:
             self.database = self.group.database()
             self.doors = [self.group.door(f"d{number}") for number in range(count)]
         self.prefixes = ["AB"[i] + "/" if self.stores == "apart" else "" for i in range(count)]
-        self.ports = [free_port() for _ in range(count)]
+        self.ports = [self.rig.port() for _ in range(count)]
         self.redis_relays = [self.relay(self.redis.address) for _ in range(count)
                              if self.redis is not None]
         self.relays = [[self.relay(("127.0.0.1", port)) for port in self.ports]

@@ -11,6 +11,10 @@
 #include "fence/base/clock.h"
 #include "tests/unit/test.h"
 
+/* For what has to come: a wait ends by that, and only a hang takes longer, on a busy machine, too.
+ */
+enum { HANG_MS = 120000 };
+
 struct deadline {
     int64_t begun_ms, allowed_ms;
 };

@@ -10,9 +10,13 @@ import pathlib
 import re
 import socket
 import subprocess
+import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/system"))
+from harness.ports import free_port  # noqa: E402  # pylint: disable=wrong-import-position
+
 BUILD = ROOT / os.environ.get("STOCKADE_BUILD", "build")
 START_S = 60
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -20,12 +24,6 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 class BenchError(Exception):
     """A server, a client or a check failed: the figures would be worth nothing."""
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def children(pid):

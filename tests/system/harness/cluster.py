@@ -16,7 +16,6 @@ import re
 import subprocess
 
 from harness.limits import patience, wait_until
-from harness.ports import free_port
 from harness.resp import ReplyError
 from harness.services import Service
 
@@ -59,16 +58,17 @@ class Masters(Service):
             self.replicas = [self._redis() for _ in self.masters]
             self._meet(self.replicas)
             for replica, master in zip(self.replicas, self.masters):
-                wait_until(lambda m=master, r=replica: self._knows(r, m), "they have met", 20)
+                wait_until(lambda m=master, r=replica: self._knows(r, m), "they have met")
                 replica("CLUSTER", "REPLICATE", self.id_of(master))
             for replica in self.replicas:
                 wait_until(lambda r=replica: b"master_link_status:up" in r("INFO", "replication"),
-                           "the replica follows", 20)
+                           "the replica follows")
             self.await_settled()
 
     def _redis(self, port=None, folder=None):
-        port = port or free_port()
-        self.bus.setdefault(port, free_port())
+        if port is None:
+            port = self.rig.port()
+            self.bus[port] = self.rig.port()
         secret = ["--requirepass", self.password, "--masterauth", self.password]
         server = self.rig.redis(port=port, folder=folder, certs=self.certs, args=[
             "--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf",
@@ -105,7 +105,7 @@ class Masters(Service):
     def await_settled(self):
         """All nodes know who serves each slot."""
         for node in self.nodes:
-            wait_until(lambda n=node: self._settled(n), "the cluster has settled", 30)
+            wait_until(lambda n=node: self._settled(n), "the cluster has settled")
 
     def _settled(self, node):
         with contextlib.suppress(OSError, ReplyError):
@@ -168,7 +168,7 @@ class Masters(Service):
                 for node in (to, *others):
                     node("CLUSTER", "SETSLOT", slot, "NODE", self.id_of(to))
             return False
-        wait_until(agreed, "all agree on who serves the slot", 30)
+        wait_until(agreed, "all agree on who serves the slot")
 
     def move(self, resource, to):
         source = self.begin_move(resource, to)
@@ -183,13 +183,13 @@ class Masters(Service):
         old = self.serving(resource)
         replica = self.replicas[self.masters.index(old)]
         old.kill()
-        wait_until(lambda: replica("ROLE")[0] == b"master", "the replica was promoted", 60)
+        wait_until(lambda: replica("ROLE")[0] == b"master", "the replica was promoted")
         self.masters[self.masters.index(old)] = replica
         self.replicas.remove(replica)
         self.owners.clear()
         for node in self.masters:
             wait_until(lambda n=node: b"cluster_state:ok" in n("CLUSTER", "INFO"),
-                       "the cluster serves again", 30)
+                       "the cluster serves again")
 
     def try_move(self, resource, random):
         """Begin to move the slot to another master, as far as the masters answer; returns how to
@@ -236,7 +236,7 @@ class Masters(Service):
                 self.restart(node)
         for node in self.nodes:
             wait_until(lambda n=node: b"cluster_state:ok" in n("CLUSTER", "INFO"),
-                       "the cluster serves again", 30)
+                       "the cluster serves again")
         subprocess.run(["redis-cli", "--cluster", "fix",
                         "{}:{}".format(*self.masters[0].address), "--cluster-yes"], check=False,
                        timeout=60, stdout=subprocess.DEVNULL)

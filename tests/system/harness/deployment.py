@@ -2,12 +2,15 @@
 """A lease service and a daemon on it, which tests share and leave as they found them: up."""
 
 import contextlib
+import os
 
 from harness import services
-from harness.limits import wait_until
-from harness.resp import ReplyError
+from harness.limits import HANG_SECONDS, Late, wait_until
+from harness.resp import Client, Closed, ReplyError
 from harness.rig import Rig, restart
 
+LEAVES_SECONDS = 2.0
+SILENT_SECONDS = HANG_SECONDS
 RECOVERED_SECONDS = 3.0  # after the service's own recovery
 
 
@@ -17,6 +20,8 @@ class Deployment:
 
     def __init__(self, folder, name, *args):
         self.rig, self.args = Rig(folder), args
+        self.borrower = ""  # the test that has the daemon, or had it last
+        self.deaths = []  # of daemons that nobody had just then
         try:
             self.service = services.start(name, self.rig)
             self.daemon = self.second_daemon()
@@ -47,15 +52,37 @@ class Deployment:
 
     @contextlib.contextmanager
     def lent(self):
-        """The daemon, for one test. One that died is replaced, and the test that ended it fails."""
+        """The daemon, for one test. One that has ended or is silent is replaced, and the test that
+        had it fails; where that was over already, the session fails at its end, and names it."""
+        if not self._is_well():
+            self.deaths.append(self._replace())
+        self.borrower = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
         yield self.daemon
-        if self.daemon.alive():
-            self.daemon.await_nothing_left()
-            return
+        if not self._is_well():
+            raise AssertionError(self._replace())
+        self.daemon.await_nothing_left()
+
+    def _is_well(self):
+        """It answers after all that was asked of it."""
+        try:
+            with contextlib.closing(Client(self.daemon.address, timeout=SILENT_SECONDS)) as client:
+                return client.ask("PING") is not None
+        except (OSError, Closed, Late):
+            return False
+
+    def _replace(self):
+        """Another daemon instead. What became of the old one, in words."""
         gone = self.daemon
+        with contextlib.suppress(Late):
+            gone.wait(LEAVES_SECONDS)  # a sanitizer writes its report first
+        ended = gone.how_it_ended()
+        if gone.alive():
+            ended = "it runs, and is silent"
+            gone.kill()
         self.rig.processes.remove(gone)
         self.daemon = self.second_daemon()
-        raise AssertionError(f"the shared daemon died:\n{gone.describe()}")
+        return (f"the shared daemon: {ended}. The last test that had it: "
+                f"{self.borrower or 'none'}\n{gone.describe()}")
 
     def close(self):
         try:
@@ -63,9 +90,10 @@ class Deployment:
                 self.service.close()
         finally:
             self.rig.close()
+        assert not self.deaths, "\n".join(self.deaths)
 
 
-def token_when_up(client, resource, ttl_ms=60000, *options, timeout=15):
+def token_when_up(client, resource, ttl_ms=60000, *options, timeout=HANG_SECONDS):
     """The token of a grant that comes as soon as the service is reached, and has heard of what was
     released meanwhile; until then there is nothing but LEASEDOWN."""
     def attempt():

@@ -75,7 +75,7 @@ class FalseZooKeeper:
         with connection, contextlib.suppress(OSError, EOFError):
             reader = connection.makefile("rb")
             self._read(reader)
-            time.sleep(self.session_delay)
+            time.sleep(self.session_delay)  # what it is told to take
             self._send(connection, self.session)
             logins = []
             while True:

@@ -104,7 +104,7 @@ class Session(socketserver.StreamRequestHandler):
                     return b"*2\r\n:%d\r\n:%d\r\n" % (token + 1, ttl_s * 1000)
             if time.monotonic() >= deadline:
                 return b"*-1\r\n"
-            time.sleep(POLL_S)
+            time.sleep(POLL_S)  # a server of a test's, which waits in turns
 
 
 class LaxServer(socketserver.ThreadingTCPServer):

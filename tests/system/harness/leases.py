@@ -104,7 +104,7 @@ def assert_whole_after_a_cut(here, there, key, at_once=None):
 
 
 def await_up(client):
-    wait_until(lambda: client.info("lease")["lease_service_up"] == "1", "the service is up", 15)
+    wait_until(lambda: client.info("lease")["lease_service_up"] == "1", "the service is up")
 
 
 def assert_leasedown(client, key, bound, reason=None, *options):
@@ -120,7 +120,7 @@ def assert_holder_writes(client, token, key="held"):
 
 def await_news(daemon):
     client = daemon.client()
-    wait_until(lambda: client.counter("lease_service_watched") == 1, "news arrive", 10)
+    wait_until(lambda: client.counter("lease_service_watched") == 1, "news arrive")
     return client
 
 

@@ -20,7 +20,7 @@ from ctypes import POINTER, c_bool, c_char_p, c_int, c_int64, c_size_t, c_void_p
 
 import pytest
 
-from harness.limits import BUILD, REPO, Wait, patience
+from harness.limits import BUILD, HANG_SECONDS, REPO, Wait, patience
 
 LOST = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_void_p)
 
@@ -283,7 +283,7 @@ class Remote:
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
 
-    def answer(self, timeout=20):
+    def answer(self, timeout=HANG_SECONDS):
         wait = Wait(timeout)
         if not select.select([self.process.stdout], [], [], wait.left)[0]:
             raise wait.late("the remote process answers")
@@ -293,7 +293,7 @@ class Remote:
         assert kind == "ok", value
         return value
 
-    def ask(self, line, timeout=20):
+    def ask(self, line, timeout=HANG_SECONDS):
         self.start(line)
         return self.answer(timeout)
 
@@ -305,7 +305,7 @@ class Remote:
     def __exit__(self, *_):
         self.process.stdin.close()
         try:
-            self.process.wait(patience(10))
+            self.process.wait(patience(HANG_SECONDS))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()

@@ -6,7 +6,7 @@ import select
 import socket
 import sys
 
-from harness.limits import Wait
+from harness.limits import HANG_SECONDS, Wait
 
 # A program is told by LISTEN_PID that sockets are meant for it, and they begin at descriptor 3.
 HAND_OVER = """
@@ -47,7 +47,7 @@ class Manager:
         """Whether there is something to be heard within so many seconds."""
         return bool(select.select([self.socket], [], [], seconds)[0])
 
-    def next(self, timeout=10.0):
+    def next(self, timeout=HANG_SECONDS):
         """The next message, as a dictionary."""
         wait = Wait(timeout)
         if not self.hears(wait.left):
@@ -56,7 +56,7 @@ class Manager:
 
     def await_silence(self, seconds):
         """Hear it out, until nothing has come for so long."""
-        wait = Wait(10)
+        wait = Wait()
         while self.hears(seconds):
             self.socket.recv(4096)
             wait.check("the daemon is silent")

@@ -143,10 +143,10 @@ class Moments(relay.Relay):
 
     def await_end(self):
         """Until there is no connection any more."""
-        wait = Wait(5)
+        wait = Wait()
         while self.lines:
             wait.check(f"connections end after {[line.last for line in list(self.lines)]}")
-            time.sleep(0.003)
+            time.sleep(0.003)  # between two looks
 
     def deliver(self, line, direction, kind, words, data):
         with line.lock:

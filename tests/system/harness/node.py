@@ -10,6 +10,7 @@
 import json
 import subprocess
 
+from harness.limits import HANG_SECONDS
 from harness.process import Process
 from harness.programs import NODE, link_node_modules
 
@@ -42,7 +43,7 @@ EPILOGUE = "\nawait shop.close();\nprocess.stdin.destroy();\n"
 
 
 class Node(Process):
-    def hear(self, timeout=10.0):
+    def hear(self, timeout=HANG_SECONDS):
         line = self.first_line(timeout)
         assert line, f"it ended without a word:\n{self.describe()}"
         return json.loads(line)
@@ -51,7 +52,7 @@ class Node(Process):
         self.popen.stdin.write(json.dumps(value).encode() + b"\n")
         self.popen.stdin.flush()
 
-    def end(self, timeout=10.0):
+    def end(self, timeout=HANG_SECONDS):
         assert self.wait(timeout) == 0, self.describe()
         self.popen.stdin.close()
 

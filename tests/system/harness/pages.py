@@ -32,7 +32,7 @@ import signal
 import subprocess
 
 from harness import install, netns, postgres
-from harness.limits import BUILD, REPO, environment, patience, wait_until
+from harness.limits import BUILD, HANG_SECONDS, REPO, environment, patience, wait_until
 from harness.programs import NODE, link_node_modules
 
 PACKAGES = REPO / "proxy/client"
@@ -116,7 +116,7 @@ class Place:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
         try:
-            process.wait(patience(10))
+            process.wait(patience(HANG_SECONDS))
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -160,7 +160,7 @@ def run_block(place, block):
     elif "background" in block.options:
         process = place.start(["bash", "-e", "-c", text], block.name)
         wait_until(lambda: "stockaded ready:" in place.output(block.name) or
-                   process.poll() is not None, f"block {block.name} is up", 10)
+                   process.poll() is not None, f"block {block.name} is up")
         assert process.poll() is None, place.output(block.name)
     else:
         RUNNERS[block.language](place, block)

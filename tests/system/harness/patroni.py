@@ -27,7 +27,6 @@ from harness.limits import patience, wait_until
 from harness.postgres import (HBA, OWNER, SETTINGS, SUPERUSER, USER, as_user, ask, connect, program,
                               uri)
 from harness.process import Process
-from harness.ports import free_port
 
 TTL_S = 6  # after which a leader that says nothing has been one
 READY_SECONDS = 180
@@ -50,7 +49,7 @@ def fetch(url, timeout=2.0):
 
 class Etcd(Process):
     def __init__(self, rig, folder):
-        self.port, peer = free_port(), free_port()
+        self.port, peer = rig.port(), rig.port()
         here, there = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{peer}"
         path = shutil.which("etcd")
         assert path, "there is no etcd: tools/setup --tests installs it"
@@ -63,7 +62,7 @@ class Etcd(Process):
             rig.stderr_path("etcd"), cwd=folder)
         self.expected_status = ENDED_BY_SIGTERM
         rig.processes.append(self)
-        wait_until(lambda: fetch(f"{here}/health").get("health") == "true", "etcd answers", 30)
+        wait_until(lambda: fetch(f"{here}/health").get("health") == "true", "etcd answers")
 
 
 class Watched(Process):
@@ -105,7 +104,7 @@ class Watched(Process):
 class Node:
     def __init__(self, group, name):
         self.group, self.name = group, name
-        self.port, self.status_port = free_port(), free_port()
+        self.port, self.status_port = group.rig.port(), group.rig.port()
         self.folder = group.leash.folder / name
         self.data = self.folder / "data"
         self.config = self.folder / "patroni.yml"

@@ -1,34 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Free ports of 127.0.0.1 for servers."""
+"""Ports of 127.0.0.1 for servers, each held from here until it is let go.
 
-import fcntl
-import functools
-import random
+A port that is held is bound, and nobody listens on it. A server can listen there all the same,
+since both sides allow that (SO_REUSEADDR), as often as it likes; nobody else is given the port
+meanwhile: no other test, of this run or of one beside it, and no client that wants any port. So a
+server that comes back finds its place free, and where none runs, connections are refused.
+"""
+
 import socket
 
-from harness.limits import BUILD
-
-# Below the ports that the system picks by itself, for clients among others.
-PORTS = range(12000, 32000)
-ports_had = set()
-
-
-@functools.lru_cache(maxsize=None)
-def port_locks():
-    return open(BUILD / "flags", "r+b")
+held = {}
 
 
 def free_port():
-    """A port on which nothing listens, and that no other test is given while this process lives:
-    a server that finds another in its place ends, and the other would answer for it."""
-    for port in random.sample(PORTS, 1000):
-        if port in ports_had:
-            continue
-        try:
-            fcntl.lockf(port_locks(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
-            ports_had.add(port)
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            continue
-        return port
-    raise AssertionError("no port is free")
+    """A port that is held until release(), or else as long as this process lives."""
+    holder = socket.socket()
+    holder.bind(("127.0.0.1", 0))  # one that nobody has or holds; without SO_REUSEADDR, so far
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    port = holder.getsockname()[1]
+    held[port] = holder
+    return port
+
+
+def release(port):
+    """What listened there has ended."""
+    held.pop(port).close()

@@ -29,9 +29,8 @@ import psycopg2
 import psycopg2.extensions
 
 from harness.leash import Leash, inside, release, signal_all
-from harness.limits import Wait, environment, patience, wait_until
+from harness.limits import HANG_SECONDS, Wait, environment, patience, wait_until
 from harness.process import Process
-from harness.ports import free_port
 
 USER = "postgres" if os.getuid() == 0 else None  # who runs it
 SUPERUSER = "postgres"
@@ -74,7 +73,7 @@ def as_user(*command):
     return [str(word) for word in [*switch, *command]]
 
 
-def run(*command, timeout=60):
+def run(*command, timeout=HANG_SECONDS):
     """To its end, as that user."""
     done = subprocess.run(as_user(*command), capture_output=True, text=True, cwd="/",
                           env=environment(), timeout=patience(timeout), check=False)
@@ -184,7 +183,7 @@ class Server:
     def __init__(self, rig, folder, name, **settings):
         self.rig = rig
         self.name = name
-        self.port = free_port()
+        self.port = rig.port()
         self.folder = folder / name
         self.data = self.folder / "data"
         self.config = self.folder / "postgresql.conf"
@@ -401,7 +400,7 @@ class Bouncer(Process):
     may be run by another backend."""
 
     def __init__(self, rig, server, mode="transaction", **settings):
-        self.port = free_port()
+        self.port = rig.port()
         self.folder = server.folder / f"pgbouncer-{self.port}"
         self.folder.mkdir()
         users = self.folder / "users.txt"
@@ -448,4 +447,4 @@ def start(place):
     place.start(as_user(program("postgres"), "-D", data, "-c", "listen_addresses=127.0.0.1", "-c",
                         "unix_socket_directories=", "-c", "fsync=off"), "postgres")
     place.env.update(PGHOST="127.0.0.1", PGUSER="shop")
-    wait_until(lambda: place.run([program("pg_isready"), "-q"])[1] == 0, "PostgreSQL is up", 20)
+    wait_until(lambda: place.run([program("pg_isready"), "-q"])[1] == 0, "PostgreSQL is up")

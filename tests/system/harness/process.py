@@ -8,12 +8,14 @@ import select
 import signal
 import subprocess
 import time
+import weakref
 
-from harness.limits import Wait, environment, sanitized
+from harness.limits import HANG_SECONDS, Wait, environment, sanitized
 
 SANITIZER = re.compile(r"ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error: ")
 HANDLED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
 EPOLL_WAITS = {b"232", b"281"}  # epoll_wait and epoll_pwait on x86-64
+started = weakref.WeakSet()
 
 
 def in_epoll_wait(pid):
@@ -31,6 +33,7 @@ class Process:
         self.args = [str(arg) for arg in args]
         self.stderr_path = stderr_path
         self.killed = False
+        self.awaited = False  # somebody knows that it has ended
         self.expected_status = 0
         self.unread = b""
         with open(stderr_path, "ab") as stderr:
@@ -38,6 +41,7 @@ class Process:
                 self.args, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr,
                 env={**environment(), **(env or {})}, cwd=cwd, pass_fds=pass_fds)
         self.pid = self.popen.pid
+        started.add(self)
 
     def alive(self):
         return self.popen.poll() is None
@@ -45,10 +49,22 @@ class Process:
     def stderr(self):
         return self.stderr_path.read_text(errors="replace")
 
-    def describe(self):
-        return f"{' '.join(self.args)}\nexit status: {self.popen.poll()}\n{self.stderr()[-6000:]}"
+    def how_it_ended(self):
+        status = self.popen.poll()
+        if status is None:
+            return "it runs"
+        if status < 0:
+            return f"killed by {signal.Signals(-status).name}"
+        return f"exit status {status}"
 
-    def first_line(self, timeout=10.0):
+    def died(self):
+        """It has ended, and nobody made it."""
+        return not self.alive() and not self.awaited
+
+    def describe(self):
+        return f"{' '.join(self.args)}\n{self.how_it_ended()}\n{self.stderr()[-6000:]}"
+
+    def first_line(self, timeout=HANG_SECONDS):
         """The first line on stdout; b"" where the process closed it without one."""
         wait = Wait(timeout)
         descriptor = self.popen.stdout.fileno()
@@ -62,11 +78,12 @@ class Process:
         line, _, self.unread = self.unread.partition(b"\n")
         return line.decode()
 
-    def wait(self, timeout=15.0):
+    def wait(self, timeout=HANG_SECONDS):
         """Until it ends; the exit status."""
         wait = Wait(timeout)
         try:
             status = self.popen.wait(wait.left)
+            self.awaited = True
         except subprocess.TimeoutExpired:
             raise wait.late(f"the process ends:\n{self.describe()}") from None
         self.popen.stdout.close()
@@ -81,10 +98,10 @@ class Process:
         """ThreadSanitizer puts a signal off that comes while the program runs, and then forgets it
         now and then (2 in 100 right after the start; 0 in 1,700 without it). One that comes while
         the loop sleeps is handled at once. A program that does not sleep gets it all the same."""
-        limit = Wait(1)
+        limit = Wait(1)  # then it has the signal all the same
         with contextlib.suppress(OSError):
             while limit.left > 0 and not in_epoll_wait(self.pid):
-                time.sleep(0.001)
+                time.sleep(0.001)  # a look at /proc, until then
 
     def kill(self):
         """kill -9: what was not on disk is gone."""

@@ -8,7 +8,7 @@ import re
 import select
 import subprocess
 
-from harness.limits import BUILD, REPO, Wait, patience
+from harness.limits import BUILD, HANG_SECONDS, REPO, Wait, patience
 
 SYSTEM = REPO / "tests/system"
 NODE_MODULES = pathlib.Path(os.environ.get("STOCKADE_NODE_MODULES", SYSTEM / "node_modules"))
@@ -20,7 +20,7 @@ JAVA_JARS = [BUILD / "stockade.jar", BUILD / "java-tests.jar", "/usr/share/java/
 CLASS_PATH = ":".join(map(str, JAVA_JARS))
 
 
-def run(*args, timeout=30, **options):
+def run(*args, timeout=HANG_SECONDS, **options):
     """What it printed; it must succeed."""
     done = subprocess.run([str(arg) for arg in args], capture_output=True, text=True,
                           timeout=patience(timeout), check=False, **options)
@@ -50,7 +50,7 @@ def link_node_modules(folder, stockade=NODE_PACKAGE):
     (modules / "stockade").symlink_to(stockade)
 
 
-def read_until(descriptor, pattern="", timeout=10):
+def read_until(descriptor, pattern="", timeout=HANG_SECONDS):
     """What a terminal shows until the pattern is there; without one, until its other end closes."""
     text, wait = "", Wait(timeout)
     while not pattern or not re.search(pattern, text):

@@ -26,7 +26,6 @@ import shutil
 from harness.leash import Leash, release
 from harness.limits import wait_until
 from harness.postgres import SUPERUSER, USER, Server, program, run, uri
-from harness.ports import free_port
 
 STREAMS_SECONDS = 60
 PROMOTED_SECONDS = 60
@@ -195,7 +194,7 @@ class Replicated:
 
     def link(self, place, server):
         """The relay between them. It listens while the server runs."""
-        relay = self.rig.relay(("127.0.0.1", server.port), free_port())
+        relay = self.rig.relay(("127.0.0.1", server.port), self.rig.port())
         self.links[place, server] = relay
         return relay
 

@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from harness.limits import Late, Wait, patience, wait_until
+from harness.limits import HANG_SECONDS, Late, Wait, patience, wait_until
 
 CLOCK_MS = 2  # two readings of clocks in whole milliseconds
 Grant = collections.namedtuple("Grant", "token ttl_ms")
@@ -62,7 +62,7 @@ def encode(*args):
     return b"".join(parts)
 
 
-def tcp(address, timeout=10.0):
+def tcp(address, timeout=HANG_SECONDS):
     """Connects to (host, port) or to the path of a unix socket."""
     if isinstance(address, tuple):
         sock = socket.create_connection(address, timeout=patience(timeout))
@@ -149,7 +149,7 @@ class Reader:
         assert kind == b"*", f"unknown type {kind!r}"
         return items
 
-    def read(self, timeout=10.0):
+    def read(self, timeout=HANG_SECONDS):
         """One reply, errors as values. Raises TimeoutError and Closed."""
         self.wait = Wait(timeout)
         self.at = 0
@@ -171,7 +171,7 @@ def mapped(reply):
 class Client:
     """One connection. Calling it sends one command and returns its reply, or raises it."""
 
-    def __init__(self, address, proto=2, name=None, timeout=10.0, tls=None):
+    def __init__(self, address, proto=2, name=None, timeout=HANG_SECONDS, tls=None):
         """`tls`: an ssl.SSLContext."""
         self.timeout = timeout
         self.sock = tcp(address, timeout)
@@ -197,7 +197,7 @@ class Client:
         """Sends the bytes one by one."""
         for i in range(len(data)):
             self.send_bytes(data[i:i + 1])
-            time.sleep(pause)
+            time.sleep(pause)  # so that they go one by one
 
     def read(self, timeout=None):
         """The next reply, errors as values."""
@@ -307,7 +307,7 @@ class Client:
     def await_expiry(self, resource):
         wait_until(lambda: self.lease(resource)["state"] == "free", "the lease expired")
 
-    def is_closed(self, timeout=5.0):
+    def is_closed(self, timeout=HANG_SECONDS):
         """Waits for the server to close; False where it sends something or keeps the line."""
         try:
             self.read(timeout)

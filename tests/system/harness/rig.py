@@ -14,13 +14,13 @@ import os
 import pathlib
 import re
 import signal
-import time
 import urllib.error
 import urllib.request
 
 from harness import postgres
-from harness.limits import BUILD, DAEMON, REPO, Late, Stopwatch, Wait, patience, wait_until
-from harness.ports import free_port
+from harness.limits import (BUILD, DAEMON, HANG_SECONDS, REPO, Late, Stopwatch, Wait, patience,
+                            wait_until)
+from harness.ports import free_port, release
 from harness.process import Process
 from harness.relay import Relay
 from harness.resp import Client, ReplyError
@@ -50,7 +50,7 @@ class Stockaded(Process):
         self.listeners = []
         self.admin = None
 
-    def await_ready(self, timeout=10.0):
+    def await_ready(self, timeout=HANG_SECONDS):
         line = self.first_line(timeout)
         match = READY.match(line)
         assert match, f"no ready line but {line!r}:\n{self.describe()}"
@@ -102,10 +102,9 @@ class Stockaded(Process):
     def await_nothing_left(self):
         """Its clients go, and leave nothing behind. (One that ends says so by itself: counts.h.)"""
         self.close_clients()
-        wait = Wait(5.0)
+        wait = Wait()
         while left := self.left():
             wait.check(f"what clients had is given back, and {left} are left")
-            time.sleep(0.003)
 
     def get(self, path):
         """An admin HTTP request: (status, content type, body)."""
@@ -142,7 +141,7 @@ class RedisServer(Process):
     def client(self, **options):
         return Client(self.address, tls=self.certs and self.certs.client(), **options)
 
-    def __call__(self, *command, timeout=10.0):
+    def __call__(self, *command, timeout=HANG_SECONDS):
         """One command on a connection of its own."""
         with contextlib.closing(self.client(timeout=timeout)) as client:
             if self.password:
@@ -164,7 +163,8 @@ class Rig:
         self.number = itertools.count()
         self.processes = []
         self.relays = []
-        self.ends = []  # what is called when all of them have ended
+        self.ports = []  # held until all of them have ended
+        self.ends = []  # what is called then
         self.faults = Faults(self.folder / "faults")
 
     def stderr_path(self, name):
@@ -180,10 +180,17 @@ class Rig:
         server = os.environ.get("STOCKADE_TEST_POSTGRESQL")
         return postgres.store_uri(server, self.store) if server else f"sqlite:{self.store}"
 
+    def port(self):
+        """For a server of this rig, also while it is down."""
+        self.ports.append(free_port())
+        return self.ports[-1]
+
     def start(self, *args, listen=("127.0.0.1:0",), admin="127.0.0.1:0", store=None,
               lease="local:", env=None, cwd=None, wrapper=(), pass_fds=()):
-        """A daemon that was started and nothing more. None leaves an option out."""
-        words = [word for address in listen or () for word in ("--listen", address)]
+        """A daemon that was started and nothing more. None leaves an option out. Where it listens
+        on any port, that is one which another may listen on when it has ended."""
+        words = [word for address in listen or () for word in (
+            "--listen", re.sub("(?<=127.0.0.1:)0$", lambda _: str(self.port()), address))]
         words += ["--admin", admin] if admin else []
         words += ["--lease", lease] if lease else []
         words += ["--store", store or self.store_uri] if store != "" else []
@@ -192,7 +199,7 @@ class Rig:
         self.processes.append(daemon)
         return daemon
 
-    def daemon(self, *args, timeout=10.0, **options):
+    def daemon(self, *args, timeout=HANG_SECONDS, **options):
         """A daemon that is ready."""
         return self.start(*args, **options).await_ready(timeout)
 
@@ -219,20 +226,14 @@ class Rig:
         folder = folder or self.folder / f"redis-{next(self.number)}"
         folder.mkdir(exist_ok=True)
         args = ["--appendonly", "yes" if appendonly else "no", *args]
-        return self.start_server("redis", port, lambda free, stderr_path: RedisServer(
-            free, folder, args, stderr_path, certs))
+        return self.start_server(RedisServer(
+            port or self.port(), folder, args, self.stderr_path("redis"), certs))
 
-    def start_server(self, name, port, make):
-        """The server of make(port, path for its stderr), once it answers. Another program may take
-        a free port first; the server ends then, and has another try."""
-        for tries_left in reversed(range(5)):
-            server = make(port or free_port(), self.stderr_path(name))
-            wait_until(lambda: not server.alive() or server.answers(), f"{name} answers", 20)
-            if server.alive():
-                break
-            assert tries_left, server.describe()
-            server.wait()
+    def start_server(self, server):
+        """The server, once it answers."""
         self.processes.append(server)
+        wait_until(lambda: not server.alive() or server.answers(), f"{server.name} answers")
+        assert server.alive(), server.describe()
         return server
 
     def relay(self, target, port=0):
@@ -261,6 +262,8 @@ class Rig:
                 end()
             except Exception as failure:  # pylint: disable=broad-except
                 failures.append(failure)
+        while self.ports:
+            release(self.ports.pop())
         if failures:
             raise min(failures, key=lambda failure: isinstance(failure, Late))
 
@@ -282,7 +285,7 @@ class Faults:
         self.path.unlink(missing_ok=True)
         self.hits_path.unlink(missing_ok=True)
 
-    def await_hit(self, timeout=5.0):
+    def await_hit(self, timeout=HANG_SECONDS):
         wait_until(self.hits_path.exists, "a fault was dealt out", timeout)
 
 

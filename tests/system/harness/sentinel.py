@@ -15,7 +15,6 @@ import collections
 import re
 
 from harness.limits import wait_until
-from harness.ports import free_port
 from harness.process import Process
 from harness.rig import RedisServer
 from harness.services import Service
@@ -59,7 +58,7 @@ class Sentinels(Service):
         self.sentinel_password = sentinel_password
         self.down_after_ms = down_after_ms
         self.quorum = quorum or sentinels // 2 + 1
-        self.folder = rig.folder / f"sentinels-{free_port()}"
+        self.folder = rig.folder / f"sentinels-{next(rig.number)}"
         self.folder.mkdir()
         self.master = self._redis()
         self.replicas = [self._redis("--replicaof", *self.master.address)
@@ -84,8 +83,9 @@ class Sentinels(Service):
         if self.sentinel_password:
             lines += [f"requirepass {self.sentinel_password}",
                       f"sentinel sentinel-pass {self.sentinel_password}"]
-        server = self.rig.start_server("sentinel", port, lambda free, stderr_path: SentinelServer(
-            free, self.folder, None if port else lines, stderr_path, self.certs))
+        server = self.rig.start_server(SentinelServer(
+            port or self.rig.port(), self.folder, None if port else lines,
+            self.rig.stderr_path("sentinel"), self.certs))
         server.password = self.sentinel_password
         server("SENTINEL", "DEBUG", *HASTE)
         return server
@@ -142,8 +142,8 @@ class Sentinels(Service):
         """The sentinels know each other and the replicas, and these are in step with the master:
         ready for a failover."""
         for sentinel in self.sentinels:
-            wait_until(lambda s=sentinel: self._settled(s), "the sentinels have settled", 30)
-        wait_until(self._replicas_online, "the replicas are in step with the master", 30)
+            wait_until(lambda s=sentinel: self._settled(s), "the sentinels have settled")
+        wait_until(self._replicas_online, "the replicas are in step with the master")
 
     def await_replica(self):
         """The master hears of a replica what it has; a new one says so once a second."""
@@ -190,7 +190,7 @@ class Sentinels(Service):
     def rejoin(self):
         """The old master comes back, as a replica, and all is as before the failover."""
         for sentinel in self.sentinels:  # it would be taken for the master that is up again
-            wait_until(lambda s=sentinel: self._switched(s), "the failover has ended", 30)
+            wait_until(lambda s=sentinel: self._switched(s), "the failover has ended")
         self.rig.processes.remove(self.old)
         self.replicas.append(self._redis("--replicaof", *self.master.address,
                                          port=self.old.address[1]))

@@ -18,7 +18,6 @@ import shutil
 import pytest
 
 from harness.certs import Certs
-from harness.ports import free_port
 
 # Each is a class derived from Service, as "module:Class".
 SERVICES = {
@@ -53,7 +52,7 @@ class Service:
 
     def __init__(self, rig):
         self.rig = rig
-        self.certs = Certs(rig.folder / f"certs-{free_port()}") if self.tls else None
+        self.certs = Certs(rig.folder / f"certs-{next(rig.number)}") if self.tls else None
 
     @property
     def uri(self):

@@ -16,7 +16,7 @@ import termios
 
 import pyte
 
-from harness.limits import Wait
+from harness.limits import HANG_SECONDS, Wait
 
 
 class Terminal:
@@ -60,7 +60,7 @@ class Terminal:
     def text(self):
         return "\n".join(self.lines())
 
-    def await_lines(self, predicate, what, timeout=10):
+    def await_lines(self, predicate, what, timeout=HANG_SECONDS):
         """Until predicate(lines) of what the screen shows is true; returns the lines."""
         wait = Wait(timeout)
         while not predicate(self.lines()):
@@ -76,7 +76,7 @@ class Terminal:
             return all(part in text for part in texts) and not any(part in text for part in gone)
         return self.await_lines(shown, f"{texts} shown, {gone} gone")
 
-    def await_end(self, timeout=10):
+    def await_end(self, timeout=HANG_SECONDS):
         """Its exit status."""
         wait = Wait(timeout)
         while self.process.poll() is None:

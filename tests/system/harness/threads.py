@@ -3,7 +3,7 @@
 
 import threading
 
-from harness.limits import Wait
+from harness.limits import HANG_SECONDS, Wait
 
 
 class Beside(threading.Thread):
@@ -21,7 +21,7 @@ class Beside(threading.Thread):
         except BaseException as failure:  # a thread's own would be lost
             self.failure = failure
 
-    def end(self, seconds=10.0):
+    def end(self, seconds=HANG_SECONDS):
         wait = Wait(seconds)
         self.join(wait.left)
         if self.is_alive():
@@ -31,7 +31,7 @@ class Beside(threading.Thread):
         return self.result
 
 
-def at_once(function, each, seconds=30.0):
+def at_once(function, each, seconds=HANG_SECONDS):
     """Calls the function with each argument, all at once; the results."""
     threads = [Beside(function, argument) for argument in each]
     return [thread.end(seconds) for thread in threads]

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import BUILD, environment, patience, wait_until
+from harness.limits import BUILD, HANG_SECONDS, environment, patience, wait_until
 
 
 class Tool:
@@ -17,7 +17,7 @@ class Tool:
         self.folder.mkdir()
         self.env = {**environment(), "TMPDIR": str(self.folder)}
 
-    def run(self, *args, timeout=50, **options):
+    def run(self, *args, timeout=HANG_SECONDS, **options):
         """Until its end: .returncode, .stdout and .stderr as text."""
         options = {"env": self.env, **options}
         return subprocess.run(self._words(args), timeout=patience(timeout),
@@ -54,7 +54,7 @@ class Tool:
                 continue
         return found
 
-    def await_stopped_child(self, running, seconds=20):
+    def await_stopped_child(self, running, seconds=HANG_SECONDS):
         """Until a child of the process is stopped, between its read and its write."""
         def stopped():
             if running.poll() is not None:
@@ -65,7 +65,7 @@ class Tool:
         wait_until(stopped, "a child is stopped", seconds)
 
     def await_no_process(self):
-        wait_until(lambda: not self.processes(), f"all are gone: {self.processes()}", 10)
+        wait_until(lambda: not self.processes(), f"all are gone: {self.processes()}")
 
     def left_behind(self):
         return sorted(path.name for path in self.folder.iterdir())

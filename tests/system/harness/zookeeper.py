@@ -65,8 +65,8 @@ class ZooKeeper(Service):
 
     def _start(self, port=None):
         self.folder.mkdir(exist_ok=True)
-        return self.rig.start_server("zookeeper", port, lambda free, stderr_path: ZooKeeperServer(
-            free, self.folder, stderr_path))
+        return self.rig.start_server(ZooKeeperServer(
+            port or self.rig.port(), self.folder, self.rig.stderr_path("zookeeper")))
 
     @classmethod
     def missing(cls):

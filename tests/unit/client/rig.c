@@ -38,7 +38,7 @@ int64_t rig_until_ms(const stk_lease *lease)
 
 void rig_nap(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* between two looks */
 }
 
 void rig_pause(int64_t ms)

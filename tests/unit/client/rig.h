@@ -47,7 +47,7 @@ stk_lease *rig_acquire_watched(stk_client *client, int64_t ttl_ms, struct loss *
 /* Wait until the condition is true; fail the test where that takes too long. */
 #define await(condition)                                                                           \
     do {                                                                                           \
-        struct deadline rig_deadline = deadline_in(RIG_TIMEOUT_MS);                                \
+        struct deadline rig_deadline = deadline_in(HANG_MS);                                       \
         while (!(condition)) {                                                                     \
             deadline_keep(&rig_deadline);                                                          \
             rig_nap();                                                                             \

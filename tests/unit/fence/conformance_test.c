@@ -291,7 +291,7 @@ static void ask(struct subject *subject, struct asked *asked)
 
 static void await(struct subject *subject, struct asked *asked)
 {
-    struct deadline deadline = deadline_in(10000);
+    struct deadline deadline = deadline_in(HANG_MS);
 
     while (!asked->answered) {
         deadline_keep(&deadline);
@@ -356,7 +356,7 @@ static struct lease_call query(struct subject *subject, struct known *known)
 /* Wait until the lease there is over. */
 static void await_end(struct subject *subject, struct known *known)
 {
-    struct deadline deadline = deadline_in(10000);
+    struct deadline deadline = deadline_in(HANG_MS);
 
     if (subject->pass != NULL)
         subject->pass(subject, SHORT_MS);

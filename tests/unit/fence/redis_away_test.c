@@ -73,7 +73,7 @@ RIG_TEST(a_server_that_accepts_and_stays_silent_is_noticed)
 RIG_TEST(the_first_attempt_counts_as_ended_after_a_second)
 {
     int port, firsts = 0, fd = silent_server(&port);
-    struct deadline deadline = deadline_in(30000);
+    struct deadline deadline = deadline_in(HANG_MS);
 
     rig_open(rig, "redis://127.0.0.1:%d?timeout_ms=60000", port);
     lease_on_first_attempt(rig->provider, rig_on_event, &firsts);
@@ -89,7 +89,7 @@ RIG_TEST(a_paused_redis_answers_down_in_time_and_gets_back_what_it_granted)
     struct asked calls[] = {rig_question(LEASE_GRANT, ann, 0), rig_question(LEASE_QUERY, "", 0)};
 
     service_pause(rig->redis);
-    struct deadline deadline = deadline_in(5000);
+    struct deadline deadline = deadline_in(5000); /* ten times SILENT_MS */
     for (size_t i = 0; i < 2; i++)
         rig_ask(rig, &calls[i]);
     rig_until(rig, calls[0].answered && calls[1].answered);

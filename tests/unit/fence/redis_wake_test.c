@@ -162,7 +162,7 @@ RIG_TEST(a_silent_peer_is_noticed)
     struct watched *other = open_other(rig, "?timeout_ms=500");
 
     rig_until(rig, is_watching(other));
-    struct deadline listening = deadline_in(2600);
+    struct deadline listening = deadline_in(2600);                 /* as long as it is looked at */
     while (deadline_spent_ms(&listening) < listening.allowed_ms) { /* a peer that answers is kept */
         rig_turn(rig);
         assert_true(is_watching(other));

@@ -74,10 +74,10 @@ int rig_teardown(void **state);
  * begin to count its visitors anew. */
 void rig_say(struct rig *rig, const char *says, size_t len);
 
-/* Turn until `cond` is true; fail the test after 10 s. */
+/* Turn until `cond` is true; fail the test if that hangs. */
 #define rig_until(rig, cond)                                                                       \
     do {                                                                                           \
-        struct deadline rig_deadline = deadline_in(10000);                                         \
+        struct deadline rig_deadline = deadline_in(HANG_MS);                                       \
         while (!(cond)) {                                                                          \
             deadline_keep(&rig_deadline);                                                          \
             rig_turn(rig);                                                                         \

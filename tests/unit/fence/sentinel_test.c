@@ -25,7 +25,7 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
     if (strcmp(name, "slow.test") == 0) {
         struct deadline begun = deadline_in(0);
         while (name_server_hangs && deadline_spent_ms(&begun) < 30000)
-            usleep(1000);
+            usleep(1000); /* a slow name server */
         return EAI_NONAME;
     }
     return system_s(strcmp(name, "there.test") == 0 ? "127.0.0.1" : name, service, hints, found);

@@ -18,14 +18,9 @@
 #include "tests/unit/deadline.h"
 #include "tests/unit/folder.h"
 
-#define START_MS_MAX 30000
-#define ASK_S_MAX    10
-#define OPTIONS_MAX  32
-#define SHARED_MAX   3
-/* Below the ports that the system gives out by itself; each process tries others first. */
-#define PORT_MIN   12000
-#define PORTS      20000
-#define PORTS_EACH 50
+#define ASK_S_MAX   10
+#define OPTIONS_MAX 32
+#define SHARED_MAX  3
 
 /* Both services answer this question and then close the connection. */
 struct service_kind {
@@ -48,43 +43,36 @@ static int new_socket(void)
     return fd;
 }
 
-/* Return a socket that listens there, or -1 where somebody has that port. */
-static int listener(int port)
+/* Return a socket bound to a port that nobody else has. */
+static int bound(int *port)
 {
-    struct sockaddr_in address = local_address(port);
+    struct sockaddr_in address = local_address(0);
+    socklen_t len = sizeof address;
     int fd = new_socket();
 
-    if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0 && listen(fd, 64) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-int silent_server(int *port)
-{
-    struct sockaddr_in address;
-    socklen_t len = sizeof address;
-    int fd = listener(0);
-
-    check(fd >= 0 && getsockname(fd, (struct sockaddr *)&address, &len) == 0);
+    check(bind(fd, (struct sockaddr *)&address, len) == 0);
+    check(getsockname(fd, (struct sockaddr *)&address, &len) == 0);
     *port = ntohs(address.sin_port);
     return fd;
 }
 
-/* Return a port on which nothing listens, and that no other test program takes meanwhile. */
+int silent_server(int *port)
+{
+    int fd = bound(port);
+
+    check(listen(fd, 64) == 0);
+    return fd;
+}
+
+/* Return a port on which nothing listens. It is held until this program ends, as in
+ * tests/system/harness/ports.py: our servers can listen there, and nobody else is given it. */
 static int free_port(void)
 {
-    static int tried;
+    int port, yes = 1;
+    int fd = bound(&port);
 
-    for (;;) {
-        int port = PORT_MIN + (getpid() % (PORTS / PORTS_EACH) * PORTS_EACH + tried) % PORTS;
-        check(tried++ < PORTS);
-        int fd = listener(port);
-        if (fd < 0)
-            continue;
-        close(fd);
-        return port;
-    }
+    check(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0);
+    return port;
 }
 
 /* Starting and stopping. */
@@ -173,7 +161,7 @@ static bool answers(const struct service *service)
 
 void service_start(struct service *service)
 {
-    struct deadline deadline = deadline_in(START_MS_MAX);
+    struct deadline deadline = deadline_in(HANG_MS);
 
     check(service->pid == 0);
     service->pid = fork();
@@ -189,7 +177,7 @@ void service_start(struct service *service)
     while (!answers(service)) {
         deadline_keep(&deadline);
         check(waitpid(service->pid, NULL, WNOHANG) == 0 && "it ended at once (is it installed?)");
-        usleep(2000);
+        usleep(2000); /* between two questions */
     }
 }
 

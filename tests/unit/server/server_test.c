@@ -22,7 +22,6 @@
 #include "tests/unit/test.h"
 
 enum {
-    DEADLINE_MS = 10000,
     LINGER_MS = 2000,
     LINGER_WRITING_MS = 30000,
     UNREAD_BYTES = 16777216,
@@ -187,7 +186,7 @@ static int client(struct rig *rig)
 
 static void send_all(struct rig *rig, int fd, const char *data, size_t len)
 {
-    struct deadline deadline = deadline_in(DEADLINE_MS);
+    struct deadline deadline = deadline_in(HANG_MS);
 
     while (len > 0) {
         ssize_t sent = send(fd, data, len, MSG_NOSIGNAL);
@@ -209,7 +208,7 @@ static void send_text(struct rig *rig, int fd, const char *text)
 /* Receive `len` bytes, or less at the end of the stream. Return -1 if the connection was reset. */
 static ssize_t receive(struct rig *rig, int fd, char *data, size_t len)
 {
-    struct deadline deadline = deadline_in(DEADLINE_MS);
+    struct deadline deadline = deadline_in(HANG_MS);
     size_t at = 0;
 
     while (at < len) {
@@ -399,7 +398,7 @@ RIG_TEST(quit_answers_what_came_before_and_drops_what_comes_after)
 RIG_TEST(who_does_not_hang_up_after_the_end_is_hung_up)
 {
     int fd = client(rig);
-    struct deadline deadline = deadline_in(DEADLINE_MS);
+    struct deadline deadline = deadline_in(HANG_MS);
 
     send_text(rig, fd, "QUIT\r\n");
     expect(rig, fd, "+OK\r\n");
@@ -441,7 +440,7 @@ static void set_unread(struct rig *rig)
 static int end_unread(struct rig *rig, const char *request)
 {
     int fd = client(rig), small = 64 * 1024;
-    struct deadline deadline = deadline_in(DEADLINE_MS);
+    struct deadline deadline = deadline_in(HANG_MS);
 
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     ticking = NULL;

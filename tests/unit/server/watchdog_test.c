@@ -12,7 +12,7 @@
 #include "tests/unit/folder.h"
 #include "tests/unit/test.h"
 
-enum { DEADLINE_MS = 10000, CHECKS = 5 };
+enum { CHECKS = 5 };
 
 struct rig {
     struct store store; /* first: what is asked is this */
@@ -75,7 +75,7 @@ static int rig_free(void **state)
 /* Some checks are made, and each one is told to the manager, or none. */
 static void assert_told(struct rig *rig, bool told)
 {
-    struct deadline limit = deadline_in(DEADLINE_MS);
+    struct deadline limit = deadline_in(HANG_MS);
     char message[64];
     int messages = 0, had = rig->checks;
 

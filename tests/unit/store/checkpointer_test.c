@@ -11,7 +11,6 @@
 #include "tests/unit/store/rig.h"
 
 enum {
-    DEADLINE_S = 30,
     PAGES_MAX = 100,
     FACTOR = 4, /* so much longer it may get while it is copied */
     STUCK_MS = 300,
@@ -84,7 +83,7 @@ static void write_one(struct rig *rig, int *number, bool brief)
  * only so many, for a log that is too long waits for the copy. */
 static void write_until_it_copies(struct rig *rig, int *number)
 {
-    struct deadline deadline = deadline_in(DEADLINE_S * 1000);
+    struct deadline deadline = deadline_in(HANG_MS);
 
     fault_vfs_hold(rig->vfs, ".db");
     while (!fault_vfs_holds(rig->vfs)) {
@@ -92,7 +91,7 @@ static void write_until_it_copies(struct rig *rig, int *number)
         if (*number < 2 * PAGES_MAX)
             write_one(rig, number, false);
         else
-            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* between two looks */
     }
     assert_true(*number > PAGES_MAX / 2);
 }
@@ -167,7 +166,7 @@ RIG_TEST(a_sync_that_fails_is_the_end)
 
     fault_vfs_set(rig->vfs, FAULT_SYNC, ".db", 1, SQLITE_IOERR_FSYNC);
     begin_write(rig, &op, &number, false);
-    struct deadline deadline = deadline_in(DEADLINE_S * 1000);
+    struct deadline deadline = deadline_in(HANG_MS);
     while (!store_lost(rig->store)) { /* at the next write, at the latest */
         deadline_keep(&deadline);
         if (done_within(rig, &op, 0))
@@ -413,11 +412,11 @@ RIG_TEST(a_log_that_goes_on_repeating_is_copied_once_in_a_while)
 
 static void await_in_log(const struct rig *rig, const char *text)
 {
-    struct deadline deadline = deadline_in(DEADLINE_S * 1000);
+    struct deadline deadline = deadline_in(HANG_MS);
 
     while (strstr(rig_log(rig), text) == NULL) {
         deadline_keep(&deadline);
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); /* between two looks */
     }
 }
 
@@ -437,7 +436,7 @@ RIG_TEST(a_reader_that_holds_the_log_is_told_of_until_it_has_gone)
     await_in_log(rig, "a reader has kept its snapshot");
     assert_contains(rig_log(rig), "this program itself"); /* for it is the test's */
     assert_true(store_stats(rig->store).log_bytes > PAGES_MAX * FACTOR * 1024);
-    struct deadline deadline = deadline_in(DEADLINE_S * 1000);
+    struct deadline deadline = deadline_in(HANG_MS);
     while (store_stats(rig->store).oldest_snapshot_s == 0)
         deadline_keep(&deadline);
     sqlite3_close(reader);

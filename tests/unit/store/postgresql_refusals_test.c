@@ -558,13 +558,13 @@ static void begin_run(struct sweep *sweep, const struct operation *operation, st
 
 static void expect_no_results(const char *what)
 {
-    struct deadline deadline = deadline_in(2000);
+    struct deadline deadline = deadline_in(2000); /* it is taken at once */
 
     while (fault_libpq_results() != 0) { /* the watch may have one */
         struct timespec moment = {.tv_nsec = 200000};
         if (deadline_spent_ms(&deadline) > 1900)
             fail_msg("%s: %d results are leaked", what, fault_libpq_results());
-        (void)nanosleep(&moment, NULL);
+        (void)nanosleep(&moment, NULL); /* between two looks */
     }
 }
 

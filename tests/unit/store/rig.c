@@ -14,8 +14,6 @@
 #include "tests/unit/deadline.h"
 #include "tests/unit/folder.h"
 
-enum { WAIT_MS_MAX = 30000 };
-
 static void on_wake(void *context)
 {
     const struct rig *rig = context;
@@ -225,7 +223,7 @@ void rig_settle(struct rig *rig)
 void rig_wait(struct rig *rig)
 {
     struct pollfd woken = {.fd = rig->woken[0], .events = POLLIN};
-    struct deadline deadline = deadline_in(WAIT_MS_MAX);
+    struct deadline deadline = deadline_in(HANG_MS);
     char bytes[256];
 
     while (poll(&woken, 1, 100) != 1)

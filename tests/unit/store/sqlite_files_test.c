@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
 
 static const char *name_of(const struct rig *rig, const char *suffix)
@@ -267,8 +268,9 @@ SQLITE_TEST(an_idle_store_notices_by_itself_and_saves_what_was_acknowledged)
     rig_await(rig, &op);
     assert_ok(op.base.error);
     remove_file(rig, "-wal");
-    for (int i = 0; i < 3000 && strstr(store_stats(rig->store).why, "is saved") == NULL; i++)
-        usleep(10000);
+    struct deadline deadline = deadline_in(HANG_MS);
+    while (strstr(store_stats(rig->store).why, "is saved") == NULL)
+        deadline_keep(&deadline);
     assert_int_equal(store_stats(rig->store).state, STORE_STOPPED);
     expect_in_main_file(rig, "1");
 }

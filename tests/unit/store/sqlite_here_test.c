@@ -9,8 +9,6 @@
 #include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"
 
-enum { DEADLINE_S = 20 };
-
 static int number; /* that writes count up */
 
 static enum stk_error get_r(struct store_txn *txn, void *arg)
@@ -44,7 +42,7 @@ static bool ran_here(const struct rig_op *op)
  * sleep yet, and where the machine stood still, nothing is tried here for a second. */
 static void run_here(struct rig *rig, bool writes, rig_body body)
 {
-    for (struct deadline deadline = deadline_in(DEADLINE_S * 1000);; deadline_keep(&deadline)) {
+    for (struct deadline deadline = deadline_in(HANG_MS);; deadline_keep(&deadline)) {
         struct rig_op *op = rig_op_new(rig, writes, body, &number);
         bool done = here(rig, op, true);
         if (!done)
@@ -104,7 +102,7 @@ THREADED_TEST(nobody_waits_here_for_another_program)
 
 static enum stk_error dawdle(struct store_txn *txn, void *arg)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL); /* it takes long: the point */
     return rig_count_r(txn, arg);
 }
 
@@ -133,7 +131,7 @@ THREADED_TEST(a_lost_commit_is_lost_here_too)
     op->base.brief = true;
     assert_int_equal(store_submit(rig->store, &op->base), STK_OK);
     (void)store_flush(rig->store);
-    struct deadline deadline = deadline_in(DEADLINE_S * 1000);
+    struct deadline deadline = deadline_in(HANG_MS);
     while (!store_lost(rig->store))
         deadline_keep(&deadline);
     store_collect(rig->store);
@@ -161,7 +159,7 @@ static enum stk_error see(struct store_txn *txn, void *arg)
 /* Repeat a read until it runs on this thread. */
 static enum stk_error see_here(struct rig *rig, struct seen *seen)
 {
-    for (struct deadline deadline = deadline_in(DEADLINE_S * 1000);; deadline_keep(&deadline)) {
+    for (struct deadline deadline = deadline_in(HANG_MS);; deadline_keep(&deadline)) {
         struct rig_op *op = rig_op_new(rig, false, see, seen);
         if (here(rig, op, true)) {
             assert_true(ran_here(op));
@@ -257,7 +255,7 @@ THREADED_TEST(a_read_from_a_disk_that_fails_here_fails_alone)
     (void)store_flush(rig->store);
     rig_await(rig, large);
     assert_ok(large->base.error);
-    for (struct deadline deadline = deadline_in(DEADLINE_S * 1000);; deadline_keep(&deadline)) {
+    for (struct deadline deadline = deadline_in(HANG_MS);; deadline_keep(&deadline)) {
         brief_writes_run_here(rig);
         struct rig_op *bad = rig_op_new(rig, false, get_large, NULL);
         struct rig_op *good = rig_op_new(rig, false, get_lease, NULL);

@@ -11,8 +11,6 @@
 #include "tools/crew.h"
 #include "tools/signals.h"
 
-enum { DEADLINE_MS = 20000 };
-
 static struct failure failure;
 
 static int step_stop_and_step(void *context, unsigned index)
@@ -47,7 +45,7 @@ static int wait_for_ever_the_first_stopped(void *context, unsigned index)
 /* Poll and wake the crew until all have ended. Return how many stops were seen. */
 static unsigned run_to_the_end(struct crew *crew, struct signals *signals, int64_t pause_ms)
 {
-    struct deadline deadline = deadline_in(DEADLINE_MS);
+    struct deadline deadline = deadline_in(HANG_MS);
     unsigned stopped = 0;
 
     while (crew->running > 0) {
@@ -65,7 +63,7 @@ static unsigned run_to_the_end(struct crew *crew, struct signals *signals, int64
 /* Wait until one has stopped, to be woken after the pause. */
 static void await_stop(struct crew *crew, struct signals *signals, int64_t pause_ms)
 {
-    struct deadline deadline = deadline_in(DEADLINE_MS);
+    struct deadline deadline = deadline_in(HANG_MS);
     unsigned stopped = 0;
 
     while (stopped == 0) {
@@ -134,7 +132,7 @@ TEST(a_signal_asks_for_the_end_and_ends_nothing_itself)
 
     signals_open(&signals);
     assert_int_equal(kill(getpid(), SIGTERM), 0);
-    (void)signals_wait(&signals, -1, DEADLINE_MS);
+    (void)signals_wait(&signals, -1, HANG_MS);
     assert_int_equal(signals.ending, SIGTERM);
     signals_close(&signals);
 }
