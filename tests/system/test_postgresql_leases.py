@@ -10,7 +10,6 @@ import time
 
 import pytest
 
-from harness.leases import assert_whole_after_a_cut
 from harness.limits import Stopwatch, Wait, patience, wait_until, within
 from harness.postgres import Postgres, ask
 from harness.resp import ReplyError, to_bytes
@@ -51,11 +50,6 @@ def await_grant(client, resource, seconds):
     while (grant := client.ask("ACQUIRE", resource, 60000)) is None:
         wait.check(f"{resource} is free")
     return grant[0]
-
-
-def test_after_a_cut_releases_wake_others_at_once_again(rig, uri):
-    """All but the watch's connection are made again where somebody needs them."""
-    assert_whole_after_a_cut(rig.daemon(store=uri), rig.daemon(store=uri), "r", at_once=1)
 
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])

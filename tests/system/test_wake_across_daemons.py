@@ -10,6 +10,7 @@ from harness.leases import PROMPT_SECONDS, await_news, hand_over, pair, serve, w
 from harness.limits import Stopwatch, patience, wait_until, within
 from harness.relay import Relay
 from harness.resp import Push
+from harness.sockets import cut_connections
 
 LOOK_SECONDS = 1.0
 
@@ -146,6 +147,28 @@ def test_a_daemon_that_was_paused_wakes_its_waiters_when_it_goes_on(rig, redis):
     there.thaw()
     with within(LOOK_SECONDS + patience(PROMPT_SECONDS)):
         assert waiter.read()[0] > token
+
+
+def described(redis):
+    """What Redis knows of each connection of a daemon's."""
+    lines = [dict(word.partition("=")[::2] for word in line.split())
+             for line in redis("CLIENT", "LIST").decode().splitlines()]
+    return sorted((line["name"], line["user"], line["db"], line["sub"]) for line in lines
+                  if line["name"].startswith("stockade"))
+
+
+def test_a_connection_that_was_cut_is_set_up_as_it_was(rig, redis):
+    """Login, database, name and subscription."""
+    redis("ACL", "SETUSER", "ann", "on", ">secret", "~*", "&*", "+@all")
+    daemon = rig.daemon(lease="redis://ann:secret@{}:{}/3".format(*redis.address))
+    await_news(daemon)
+    before = described(redis)
+    assert before == [("stockade", "ann", "3", "0"), ("stockade-listener", "ann", "0", "1")]
+    cut_connections(daemon)
+    wait_until(lambda: described(redis) == before, "all is as it was", 10)
+    client = await_news(daemon)
+    assert client.token("r") > 0
+    assert b"db3:keys=2," in redis("INFO", "keyspace")
 
 
 @pytest.mark.parametrize("proto", [2, 3])

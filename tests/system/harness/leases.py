@@ -87,15 +87,14 @@ def assert_hand_overs_are_prompt(here, there, key, count=5):
         assert sorted(took)[-2] < patience(AT_MOST_SECONDS)
 
 
-def assert_whole_after_a_cut(here, there, key, at_once=None):
-    """Two daemons that share leases lose each connection that they have made, to a lease service or
-    a store; once they have others (see cut_connections), news go from one to the other as before.
-    """
+def assert_whole_after_a_cut(here, there, key):
+    """Two daemons that share a lease service lose each connection that they have made; once they
+    have others, news go from one to the other as before."""
     assert_hand_overs_are_prompt(here, there, key)
     clients = [daemon.client() for daemon in (here, there)]
     watched = [client.counter("lease_service_watched") for client in clients]
     for daemon in (here, there):
-        cut_connections(daemon, at_once)
+        cut_connections(daemon)
     for client in clients:
         await_up(client)
     wait_until(lambda: [client.counter("lease_service_watched") for client in clients] == watched,

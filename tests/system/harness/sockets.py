@@ -55,14 +55,14 @@ def connections(daemon):
         return set(found)
 
 
-def cut_connections(daemon, at_once=None):
+def cut_connections(daemon):
     """Ends every connection that it has made, as if the other side had; returns when each has been
-    replaced, or so many, where the others wait until they are needed."""
+    replaced."""
     with _outbound(daemon) as found:
         gone = set(found)
         for sock in found.values():
             with contextlib.suppress(OSError):  # the other side was faster
                 sock.shutdown(socket.SHUT_RDWR)
     assert gone, "it has made none"
-    wait_until(lambda: not gone & (now := connections(daemon)) and
-               len(now) >= (at_once or len(gone)), "what was cut is replaced", 20)
+    wait_until(lambda: not gone & (now := connections(daemon)) and len(now) >= len(gone),
+               "what was cut is replaced", 20)
