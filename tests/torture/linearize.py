@@ -167,7 +167,7 @@ class _Search:
         return Verdict(True, True, checked=len(self.ops))
 
 
-def check(ops, state, configurations_max=20000, seconds=30.0):
+def check(ops, state, configurations_max=200000, seconds=30.0):
     """Verdict(decided, ok, op, states, ...): `op` is the first whose reply no order explains, and
     `states` are those that were possible before it. An error that the command may never give is
     found here, too."""
