@@ -108,8 +108,11 @@ class Scene:
         self.closed = True
         self.program("close", self.shop)
 
-    def news(self):
-        return [each for each in self.relay.news if self.key.encode() in b" ".join(each)]
+    def await_news(self, what):
+        """Until the program has heard it, at the latest by the next reply on the same connection."""
+        said = [self.key.encode(), what]
+        wait_until(lambda: any(all(word in b" ".join(each) for word in said)
+                               for each in self.relay.news), f"{what} is told")
 
     def finish(self, call, said="done"):
         """The program lets go of what it has, and nothing is left."""
@@ -282,6 +285,17 @@ def test_a_lease_revoked_before_the_reply_is_lost(scene, call):
     scene.finish(call)
 
 
+def test_a_lease_renewed_before_its_keeper_is_lost(scene):
+    """The keeper asks for news with its first renewal: the program's own does not put it off."""
+    scene.relay.refuse()  # the keeper's connection
+    scene.acquire()
+    scene.program("renew", scene.lease, TTL_MS + 1)
+    scene.relay.accept()
+    scene.other("REVOKE", scene.key)
+    assert scene.program("lost", scene.lease, timeout=5) == "yes"
+    scene.finish("acquire")
+
+
 @pytest.mark.parametrize("overtaken", [True, False])
 def test_a_lease_revoked_while_renewed_is_lost(scene, overtaken):
     moment = scene.relay.stop("reply", "RENEW", scene.key, overtaken=overtaken)
@@ -289,7 +303,8 @@ def test_a_lease_revoked_while_renewed_is_lost(scene, overtaken):
     moment.wait()
     scene.other("REVOKE", scene.key)
     if overtaken:
-        wait_until(scene.news, "it is told")
+        scene.await_news(b"revoked")
+        scene.program("read", scene.shop, scene.key)
     moment.go()
     assert scene.program("lost", scene.lease, timeout=5) == "yes"
     scene.finish("acquire")
@@ -323,7 +338,7 @@ def test_a_turn_that_is_told_before_its_place_is_taken(scene, nth):
         moment.wait().go()
     moments[-1].wait()
     scene.hand_over()
-    wait_until(scene.news, "it is told")
+    scene.await_news(b"turn")
     with Stopwatch() as watch:
         moments[-1].go()
         assert told(scene) == "done"
