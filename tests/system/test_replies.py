@@ -109,7 +109,7 @@ class Scene:
         self.program("close", self.shop)
 
     def await_news(self, what):
-        """Until the program has heard it, at the latest by the next reply on the same connection."""
+        """Until it is on its way to the program, before the next reply on that connection."""
         said = [self.key.encode(), what]
         wait_until(lambda: any(all(word in b" ".join(each) for word in said)
                                for each in self.relay.news), f"{what} is told")
