@@ -21,15 +21,16 @@ bool __wrap_libpq_load(struct libpq *pq, char *why, size_t why_size);
 enum where {
     AT_CONNECT = 1,
     AT_STATEMENT = 2, /* that is sent */
-    AT_SYNC = 4,      /* so is the end of a trip, or COPY's data */
+    AT_SYNC = 4,      /* so is the end of a trip, */
     AT_RESULT = 8,    /* that is waited for */
     AT_DATA = 16,     /* of COPY: that is waited for, or taken */
-    AT_SEND = AT_STATEMENT | AT_SYNC,
+    AT_PUT = 32,      /* of COPY, that is sent */
+    AT_SEND = AT_STATEMENT | AT_SYNC | AT_PUT,
     AT_READ = AT_RESULT | AT_DATA,
     AT_ALL = AT_CONNECT | AT_SEND | AT_READ,
 };
 
-enum { CONNECTIONS_MAX = 32, SILENT_MS = 10 };
+enum { CONNECTIONS_MAX = 32, SILENT_MS = 10, HELD_TRIES = 3 };
 
 /* What a connection suffers from until its end. */
 enum suffering { WELL, SILENT, UNSENT, UNREAD, NO_MEMORY };
@@ -39,6 +40,7 @@ struct connection {
     bool ours;    /* of the code under test */
     bool counted; /* its calls are */
     bool asked;   /* the wait for this has begun */
+    int held;     /* so many tries until the end of its trip leaves; 0: it has */
     enum suffering suffering;
     PQnoticeReceiver receiver;
     void *context; /* the struct pg, by the way that pg.c uses it */
@@ -212,6 +214,10 @@ static bool ends_here(struct sending *sending, PGconn *conn, enum where where, i
     switch (sending->fault) {
     case LIBPQ_FAILS: return true;
     case LIBPQ_CUT: cut(conn); return false;
+    case LIBPQ_HELD:
+        connection->held = HELD_TRIES;
+        sending->done = 1;
+        return true;
     case LIBPQ_REFUSED:
     case LIBPQ_PASSING:
         sending->done = shim.real.PQsendQueryParams(conn, refusal(sending->fault), 0, NULL, NULL,
@@ -301,7 +307,7 @@ static int put_data(PGconn *conn, const char *data, int len)
 {
     struct sending sending;
 
-    if (ends_here(&sending, conn, AT_SYNC, -1))
+    if (ends_here(&sending, conn, AT_PUT, -1))
         return sending.done;
     return end(&sending, shim.real.PQputCopyData(conn, data, len));
 }
@@ -310,7 +316,7 @@ static int put_end(PGconn *conn, const char *failure)
 {
     struct sending sending;
 
-    if (ends_here(&sending, conn, AT_SYNC, -1))
+    if (ends_here(&sending, conn, AT_PUT, -1))
         return sending.done;
     return end(&sending, shim.real.PQputCopyEnd(conn, failure));
 }
@@ -357,7 +363,16 @@ static int is_busy(PGconn *conn)
 
 static int flush(PGconn *conn)
 {
-    return find(conn)->suffering == UNSENT ? -1 : shim.real.PQflush(conn);
+    struct connection *connection = find(conn);
+
+    if (connection->suffering == UNSENT)
+        return -1;
+    if (connection->held > 1)
+        return connection->held-- > 0;
+    if (connection->held == 1 && shim.real.PQpipelineSync(conn) != 1)
+        return -1;
+    connection->held = 0;
+    return shim.real.PQflush(conn);
 }
 
 static int socket_of(const PGconn *conn)

@@ -20,6 +20,7 @@
     X(PASSING, AT_STATEMENT, "the server refuses it, and would not the next time")                 \
     X(CUT, AT_ALL, "the connection breaks before the call")                                        \
     X(CUT_BEHIND, AT_SEND, "what was sent arrives, and then the connection breaks")                \
+    X(HELD, AT_SYNC, "the end of a trip leaves at the third try, as by TLS on a full line")        \
     X(UNSENT, AT_READ, "nothing can be sent any more")                                             \
     X(UNREAD, AT_READ, "nothing can be read any more")                                             \
     X(WARNED, AT_RESULT, "a warning comes")                                                        \

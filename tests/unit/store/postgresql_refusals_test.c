@@ -364,6 +364,77 @@ static enum stk_error keep_head(struct store_txn *txn, struct run *run)
     return txn_audit_head(txn, bytes_of(run->name), 7, bytes_of("hash"), &restored);
 }
 
+/* A line to wait in: who waits at another daemon wants to be told. */
+static enum stk_error wait_for(struct store_txn *txn, struct run *run)
+{
+    enum stk_error error;
+    struct resource row;
+
+    if (missed(txn, run->name, &row))
+        return error;
+    return txn_await(txn, &row);
+}
+
+static enum stk_error read_field(struct store_txn *txn, struct run *run)
+{
+    enum stk_error error;
+    struct resource row;
+    struct bytes value;
+    bool found;
+
+    if (missed(txn, run->name, &row) || failed(txn_field(txn, &row, bytes_of("f"), &found, &value)))
+        return error;
+    snprintf(run->seen, sizeof run->seen, "%d %.*s", found, found ? (int)value.len : 0,
+             found ? value.data : "");
+    return STK_OK;
+}
+
+static enum stk_error write_both(struct store_txn *txn, struct run *run)
+{
+    enum stk_error error = acquire(txn, run);
+    return error != STK_OK ? error : write_fenced(txn, run);
+}
+
+static bool each_receipt(void *context, struct bytes id, const struct receipt *receipt)
+{
+    snprintf(context, 32, "%.*s %.*s", (int)id.len, id.data, (int)receipt->reply.len - 2,
+             receipt->reply.data);
+    return true;
+}
+
+static enum stk_error read_receipts(struct store_txn *txn, struct run *run)
+{
+    enum stk_error error;
+    struct resource row;
+
+    run->seen[0] = '\0';
+    if (missed(txn, run->name, &row))
+        return error;
+    return txn_each_receipt(txn, &row, each_receipt, run->seen);
+}
+
+static enum stk_error take_back(struct store_txn *txn, struct run *run)
+{
+    enum stk_error error;
+    struct resource row;
+
+    if (missed(txn, run->name, &row) || failed(txn_value_clear(txn, &row)))
+        return error;
+    return txn_receipt_remove(txn, &row, bytes_of("id"));
+}
+
+static enum stk_error look_for_old(struct store_txn *txn, struct run *run)
+{
+    enum stk_error error;
+    int64_t after = 0;
+    bool due, more;
+
+    (void)run;
+    if (failed(txn_receipts_due(txn, ANY_TIME_MS, &due)))
+        return error;
+    return txn_resources_due(txn, ANY_TIME_MS, INT64_MIN, 1000, &after, &due, &more);
+}
+
 #define SALES  "INSERT INTO public.sales VALUES('%s', 5)"
 #define WARES  "SELECT '%s'; CREATE TABLE public.%s(sku text PRIMARY KEY, n int)"
 #define ENDING "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE "
@@ -374,12 +445,17 @@ static const struct operation operations[] = {
     {.name = "renew", .furnish = acquire, .run = renew},
     {.name = "release", .furnish = acquire, .run = release},
     {.name = "revoke", .furnish = acquire, .run = revoke_it},
+    {.name = "wait for a lease", .furnish = acquire, .run = wait_for},
+    {.name = "take back a value and a receipt", .furnish = write_both, .run = take_back},
     {.name = "write under a token", .furnish = acquire, .run = write_fenced},
     {.name = "write", .furnish = write_plainly, .run = write_plainly},
     {.name = "a transaction", .furnish = acquire_both, .run = transact},
     {.name = "change fields", .furnish = put_fields, .run = change_fields},
     {.name = "read a string", .reads = true, .furnish = write_plainly, .run = read_string},
     {.name = "read fields", .reads = true, .furnish = put_fields, .run = read_fields},
+    {.name = "read a field", .reads = true, .furnish = put_fields, .run = read_field},
+    {.name = "read receipts", .reads = true, .furnish = write_both, .run = read_receipts},
+    {.name = "look for what is old", .reads = true, .run = look_for_old},
     {.name = "list", .reads = true, .run = list},
     {.name = "read by SQL", .reads = true, .furnish_sql = SALES, .run = read_sql},
     {.name = "write by SQL", .furnish_sql = SALES, .furnish = acquire, .run = write_sql},
@@ -452,7 +528,8 @@ static void look(struct sweep *sweep, const struct run *run, char *out, size_t s
         " SELECT concat_ws(' | ',"
         " (SELECT string_agg(concat_ws(',', right(name::text, 2), nullif(token, 0) - floor, now, "
         "type, holds,"
-        " ttl_ms, fields, owner, value), ';' ORDER BY name) FROM mine),"
+        " ttl_ms, fields, owner, value, CASE WHEN waited THEN 'waited' END), ';' ORDER BY name) "
+        "FROM mine),"
         " (SELECT string_agg(concat(f.field, '=', f.value), ',' ORDER BY f.field)"
         " FROM mine JOIN stockade.field f ON f.resource = mine.id),"
         " (SELECT string_agg(concat(r.id, '@', r.token - floor, '=', r.reply), ',')"
@@ -613,6 +690,8 @@ static bool strike(struct sweep *sweep, const struct operation *operation,
                  (int)asked.rig.base.error, asked.why, now, expected->before, expected->after);
     if (asked.rig.base.error == STK_OK && strcmp(run.seen, expected->seen) != 0)
         complain(sweep, "%s: a read has seen %s instead of %s\n", what, run.seen, expected->seen);
+    if (fault == LIBPQ_HELD && asked.rig.base.error != STK_OK)
+        complain(sweep, "%s: it is refused: %s\n", what, asked.why);
     if (sprung && fault == LIBPQ_UNCONFIRMED && operation->reads &&
         asked.rig.base.error == STK_OK && trips == 0)
         complain(sweep, "%s: a read is answered that no standby may have\n", what);
@@ -746,6 +825,9 @@ static bool restore(struct sweep *sweep, const char *file, char *why, size_t why
     return store_postgresql_restore(&call, why, why_size);
 }
 
+/* What they find in the store. */
+static const struct operation kept = {.name = "keep", .run = write_plainly};
+
 static const struct upkeep upkeeps[] = {{"back up", back_up, false}, {"restore", restore, true}};
 
 /* How often it was written to: once before the backup, twice now. */
@@ -762,7 +844,6 @@ static void expect_count(struct sweep *sweep, const char *what, bool restored)
 static bool strike_upkeep(struct sweep *sweep, const struct upkeep *upkeep, const char *file,
                           enum libpq_fault fault, int n)
 {
-    static const struct operation kept = {.name = "keep", .run = write_plainly};
     struct run run = {.name = "kept"};
     struct asked asked = {.operation = &kept, .run = &run};
     char why[MAINTENANCE_WHY_MAX] = "";
@@ -798,7 +879,7 @@ TEST_WITH(rig_postgresql, rig_end, struct rig *rig,
     for (size_t i = 0; i < COUNT(upkeeps); i++) {
         const struct upkeep *upkeep = &upkeeps[i];
         struct run run = {.name = "kept"};
-        struct asked asked = {.operation = &operations[6], .run = &run};
+        struct asked asked = {.operation = &kept, .run = &run};
         int every = only != NULL && strcmp(only, upkeep->name) == 0 ? number_of("EVERY", 1)
                     : only == NULL                                  ? 100
                                                                     : 0;
