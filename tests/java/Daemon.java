@@ -28,6 +28,8 @@ final class Daemon implements AutoCloseable {
     static final Path BUILD = Path.of(System.getProperty("stockade.build", "build"))
                                   .toAbsolutePath();
     private static final Pattern READY = Pattern.compile("listen=127\\.0\\.0\\.1:\\d+");
+    /** A wait ends by what it is for; only a hang takes longer, on a busy machine, too. */
+    private static final long HANG_MILLIS = 60_000;
     /** Programs under a sanitizer are slower. */
     private static final double PATIENCE =
         Double.parseDouble(System.getProperty("stockade.patience", "1"));
@@ -103,7 +105,7 @@ final class Daemon implements AutoCloseable {
         signal("CONT");
         process.destroy();
         try {
-            if (!process.waitFor(millis(15_000), TimeUnit.MILLISECONDS)) {
+            if (!process.waitFor(millis(HANG_MILLIS), TimeUnit.MILLISECONDS)) {
                 process.destroyForcibly();
                 throw new AssertionError("it does not end");
             }
@@ -152,31 +154,31 @@ final class Daemon implements AutoCloseable {
         }
     }
 
-    /** Wait for it, at most 5 seconds. */
+    /** Wait for it. */
     static void await(String what, CountDownLatch latch) {
         await(what, () -> latch.getCount() == 0);
     }
 
-    /** Wait for a thread's end, at most 20 seconds. */
+    /** Wait for a thread's end. */
     static void join(Thread thread) {
         long begun = System.nanoTime();
         try {
-            thread.join(millis(20_000));
+            thread.join(millis(HANG_MILLIS));
         } catch (InterruptedException stop) {
             throw new AssertionError(stop);
         }
         if (thread.isAlive()) {
-            throw late("a thread ends", begun, 20_000);
+            throw late("a thread ends", begun, HANG_MILLIS);
         }
     }
 
-    /** What a thread's work comes to, within 20 seconds. */
+    /** What a thread's work comes to. */
     static <T> T result(FutureTask<T> task) throws ExecutionException {
         long begun = System.nanoTime();
         try {
-            return task.get(millis(20_000), TimeUnit.MILLISECONDS);
+            return task.get(millis(HANG_MILLIS), TimeUnit.MILLISECONDS);
         } catch (TimeoutException tooLong) {
-            throw late("a thread's work ends", begun, 20_000);
+            throw late("a thread's work ends", begun, HANG_MILLIS);
         } catch (InterruptedException stop) {
             throw new AssertionError(stop);
         }
@@ -187,12 +189,12 @@ final class Daemon implements AutoCloseable {
         return (long) (millis * PATIENCE);
     }
 
-    /** Wait for it, at most 5 seconds. */
+    /** Wait for it. */
     static void await(String what, BooleanSupplier isSo) {
         long begun = System.nanoTime();
         while (!isSo.getAsBoolean()) {
-            if (System.nanoTime() - begun > TimeUnit.MILLISECONDS.toNanos(millis(5000))) {
-                throw late(what, begun, 5000);
+            if (System.nanoTime() - begun > TimeUnit.MILLISECONDS.toNanos(millis(HANG_MILLIS))) {
+                throw late(what, begun, HANG_MILLIS);
             }
             try {
                 Thread.sleep(3);

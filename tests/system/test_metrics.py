@@ -191,10 +191,13 @@ def test_a_slow_lease_service_is_seen_in_the_time_to_grant(rig):
     daemon = rig.daemon(lease=redis.uri)
     client = daemon.client()
     client.token("r")
+    client("PING")
     quick = Samples(daemon)("lease_service_grant_seconds_sum")
-    began = time.monotonic()
+    other = daemon.client()
     with redis.frozen():
         client.send("ACQUIRE", "s", 60000)
+        wait_until(lambda: b"cmd=acquire" in other("CLIENT", "LIST"), "Redis is asked")
+        began = time.monotonic()
         wait_until(lambda: time.monotonic() - began > 0.3, "it stands for a time")
     client.read()
     assert Samples(daemon)("lease_service_grant_seconds_sum") - quick > 0.2

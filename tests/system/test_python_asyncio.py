@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from harness.limits import Wait, patience, within
+from harness.limits import HANG_SECONDS, Wait, patience, within
 from harness.package import aio_connect, connect, stockade
 
 pytestmark = pytest.mark.interpreted
@@ -22,7 +22,7 @@ def in_loop(test):
     return run
 
 
-async def wait_until(predicate, what, timeout=5.0):
+async def wait_until(predicate, what, timeout=HANG_SECONDS):
     wait = Wait(timeout)
     while not (value := await predicate()):
         wait.check(what)
