@@ -165,7 +165,7 @@ def test_a_connection_that_was_cut_is_set_up_as_it_was(rig, redis):
     before = described(redis)
     assert before == [("stockade", "ann", "3", "0"), ("stockade-listener", "ann", "0", "1")]
     cut_connections(daemon)
-    wait_until(lambda: described(redis) == before, "all is as it was", 10)
+    wait_until(lambda: described(redis) == before, "all is as it was")
     client = await_news(daemon)
     assert client.token("r") > 0
     assert b"db3:keys=2," in redis("INFO", "keyspace")
