@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include "fence/base/clock.h"
 #include "fence/base/uri.h"
 #include "store/maintenance.h"
 #include "store/transfer.h"
@@ -374,17 +375,26 @@ SQLITE_TEST(a_move_whose_disk_fails_is_ended_by_the_same_move)
     sqlite3_free(to);
 }
 
+struct patience {
+    int asked;
+    int64_t asked_ms[3];
+};
+
 static bool has_enough(void *context, const char *doing, int64_t done, int64_t total)
 {
+    struct patience *patience = context;
+
     (void)doing, (void)done, (void)total;
-    return ++*(int *)context < 3;
+    patience->asked_ms[patience->asked++] = clock_now_ms(&clock_monotonic);
+    return patience->asked < 3;
 }
 
+/* It tries a millisecond later each time, or it would give up long before it should. */
 SQLITE_TEST(a_move_that_waits_for_a_writer_can_be_interrupted)
 {
     char why[MAINTENANCE_WHY_MAX], *from = uri_of(rig, ""), *to = uri_of(rig, ".new");
-    int asked = 0;
-    struct move_call call = {.from = from, .to = to, .watch = {has_enough, &asked}};
+    struct patience patience = {0};
+    struct move_call call = {.from = from, .to = to, .watch = {has_enough, &patience}};
     sqlite3 *writer = rig_foreign(rig);
 
     rig_close(rig);
@@ -392,7 +402,8 @@ SQLITE_TEST(a_move_that_waits_for_a_writer_can_be_interrupted)
     assert_false(store_move(&call, why, sizeof why));
     assert_string_equal(why, "interrupted");
     assert_false(call.closed);
-    assert_int_equal(asked, 3);
+    assert_int_equal(patience.asked, 3);
+    assert_true(patience.asked_ms[2] - patience.asked_ms[0] >= 2);
     sqlite3_close(writer);
     sqlite3_free(from);
     sqlite3_free(to);
