@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fence/base/check.h"
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/acl/log.h"
@@ -749,6 +750,9 @@ static void take_finished(struct session *session)
         take_reply(session, &first->reply);
         request_free(first);
     }
+    if (list_empty(&session->pending))
+        check(session->pending_count == 0 && session->pending_bytes == 0 &&
+              session->running_count == 0);
 }
 
 /* A request's on_finished. Behind what has to be in the audit first, replies wait in their places.
