@@ -284,6 +284,18 @@ CHANGES = {  # what is done, what is said, and what undoes it
 }
 
 
+def test_a_row_whose_owner_is_none_of_ours_ends_no_daemon(rig, database):
+    """`anonymous`, and of another length than those that a daemon makes."""
+    daemon = rig.daemon(store=database.uri)
+    token = daemon.client().token("r", 600000)
+    database.sql("UPDATE stockade.resource SET owner = 'short'")
+    for client in daemon.client(), rig.daemon(store=database.uri).client():
+        assert client.ask("ACQUIRE", "r", 1000) is None
+        assert client.lease("r")["token"] == token
+    assert client("RELEASE", "r", token) == 0
+    assert client.token("r") > token
+
+
 def writes(client):
     """A new name: whoever has a lease may be answered without a write."""
     return not isinstance(client.ask("ACQUIRE", time.monotonic_ns(), 60000), ReplyError)
