@@ -35,6 +35,7 @@ enum {
     LINGER_MS = 2000,
     LINGER_WRITING_MS = 30000,
     TICK_MS = 250,
+    TICK_STOPPING_MS = 10,
     HANDSHAKES_MAX = 256,
     HANDSHAKE_MS = 10000,
     TURN_MS = 1000,
@@ -287,6 +288,16 @@ static void end_long_turns(struct conns *conns)
     }
 }
 
+/* Is something that it is to receive still on its way to the client? */
+static bool is_sending(const struct conn *conn)
+{
+    uv_os_fd_t fd;
+    int bytes = 0;
+
+    return conn->writing || (uv_fileno(&conn->socket.handle, &fd) == 0 &&
+                             ioctl(fd, SIOCOUTQ, &bytes) == 0 && bytes > 0);
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     struct conns *conns = timer->data;
@@ -294,7 +305,7 @@ static void on_tick(uv_timer_t *timer)
     for (struct list *link = conns->lingering.next, *next; link != &conns->lingering; link = next) {
         struct conn *conn = list_entry(link, struct conn, link);
         next = link->next;
-        if (conn->until_ms <= uv_now(conns->loop))
+        if (conn->until_ms <= uv_now(conns->loop) || (conns->hung_up && !is_sending(conn)))
             drop(conn);
     }
     drop_late_handshakes(conns, &conns->handshakes_to_come);
@@ -562,16 +573,6 @@ static void drop_all(struct list *list)
     }
 }
 
-/* Is something that was sent still on its way to the client? */
-static bool is_sending(const struct conn *conn)
-{
-    uv_os_fd_t fd;
-    int bytes = 0;
-
-    return uv_fileno(&conn->socket.handle, &fd) == 0 && ioctl(fd, SIOCOUTQ, &bytes) == 0 &&
-           bytes > 0;
-}
-
 /* Drop those of the list that have nothing on its way, or have not sent all in time. */
 static void drop_idle(struct list *list)
 {
@@ -591,6 +592,8 @@ void conns_hang_up(struct conns *conns)
     drop_idle(&conns->open);
     while (!list_empty(&conns->open))
         linger(list_entry(conns->open.next, struct conn, link));
+    conns->hung_up = true;
+    uv_timer_start(&conns->timer, on_tick, TICK_STOPPING_MS, TICK_STOPPING_MS);
 }
 
 bool conns_are_gone(const struct conns *conns)

@@ -19,6 +19,7 @@ struct conns {
     struct list lingering; /* without one, see conn.c */
     size_t lingering_count;
     size_t writing_count; /* those whose output waits for the socket */
+    bool hung_up;         /* who lingers goes as soon as it has all that was sent */
     uv_timer_t timer;     /* runs while somebody lingers, or shakes hands */
     struct buf out;       /* of the connection whose turn it is; empty between turns */
 

@@ -110,6 +110,7 @@ class Moment:
             _, held = self.line.stopped.pop(self.direction)
             data = held[0][2]
             part = {"before": b"", "within": data[:len(data) // 2], "behind": data}[where]
+            self.line.stopped["down"] = self, []  # nobody hears what is answered meanwhile
             self.line.send(self.direction, part)
             self.line.end()
 

@@ -57,12 +57,22 @@ export class Link extends EventEmitter {
     this.#client.on('ready', () => this.emit('ready'));
   }
 
+  // node-redis's own pings of a client that was destroyed while it connected never end, and keep
+  // the process alive.
   #makeLasting(reconnectStrategy) {
-    return this.#make({
+    const client = this.#make({
       disableOfflineQueue: true,
-      pingInterval: Math.ceil(this.timeout / 3),
       socket: { socketTimeout: 2 * this.timeout, reconnectStrategy },
     });
+    let pings;
+    client.on('ready', () => {
+      clearInterval(pings);
+      pings = setInterval(() => {
+        if (client.isOpen) client.sendCommand(['PING']).catch((error) => { this.#why = error; });
+        else clearInterval(pings);
+      }, Math.ceil(this.timeout / 3)).unref();
+    });
+    return client;
   }
 
   #make({ socket, ...options }) {
