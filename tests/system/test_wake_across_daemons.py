@@ -157,6 +157,7 @@ def described(redis):
                   if line["name"].startswith("stockade"))
 
 
+@pytest.mark.sqlite  # a store in PostgreSQL connects again when it has something to do
 def test_a_connection_that_was_cut_is_set_up_as_it_was(rig, redis):
     """Login, database, name and subscription."""
     redis("ACL", "SETUSER", "ann", "on", ">secret", "~*", "&*", "+@all")
