@@ -3,6 +3,7 @@
 
 #include "fence/base/check.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/account.h"
 
 void counts_check(const struct engine *engine)
 {

@@ -13,7 +13,7 @@ struct engine;
     X(connections_counted, engine->use.things[ACCOUNT_CONNECTIONS],                                \
       "Connections that count as one of their user's")                                             \
     X(requests_open, engine->requests_open, "Commands and errands under way")                      \
-    X(request_bytes, engine->use.bytes,                                                            \
+    X(request_bytes, accounts_bytes(engine),                                                       \
       "Memory of commands under way or queued, and of large replies, of all users")                \
     X(reply_bytes, engine->replies.bytes, "Large replies that clients have not read yet")          \
     X(read_bytes, engine->reads_weight, "What the replies of reads under way may take")            \

@@ -116,7 +116,7 @@ static void on_created(int rc, const char *path, const struct Stat *stat, const 
     struct zk_request *request = (struct zk_request *)(uintptr_t)data;
 
     rc = rc_of(rc, path != NULL);
-    if (rc == ZOK)
+    if (rc == ZOK && path != NULL)
         keep_text(request, path, strlen(path));
     hand_to_loop(request, rc, stat);
 }

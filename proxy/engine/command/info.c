@@ -14,6 +14,7 @@
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lock_clients.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
+#include "proxy/engine/session/account.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/session.h"
 

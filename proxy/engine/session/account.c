@@ -59,6 +59,16 @@ void account_drop(struct account *account)
     free(account);
 }
 
+size_t accounts_bytes(const struct engine *engine)
+{
+    size_t bytes = 0;
+
+    for (const struct account *account = engine->accounts; account != NULL;
+         account = account->hh.next)
+        bytes += account->use.bytes;
+    return bytes;
+}
+
 const char *account_name(const struct account *account)
 {
     return account->name;
@@ -152,7 +162,6 @@ bool account_take_command(struct account *account, char why[ACCOUNT_WHY_SIZE])
 void account_count_bytes(struct account *account, size_t *counted, size_t bytes)
 {
     account->use.bytes += bytes - *counted;
-    account->engine->use.bytes += bytes - *counted;
     *counted = bytes;
 }
 

@@ -25,7 +25,7 @@ struct account_limits {
     size_t things[ACCOUNT_THINGS];
     size_t rate;  /* commands in a second */
     size_t bytes; /* of requests under way or queued by MULTI, and of replies that are not read yet;
-                     bounded for each user, not for all together */
+                     of a user only */
 };
 
 struct account_use {
@@ -39,6 +39,8 @@ struct account *account_of(struct engine *engine, const char *name);
 struct account *account_keep(struct account *account);
 /* May be NULL. */
 void account_drop(struct account *account);
+/* Return the bytes of all users together. */
+size_t accounts_bytes(const struct engine *engine);
 const char *account_name(const struct account *account);
 struct engine *account_engine(const struct account *account);
 

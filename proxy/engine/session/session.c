@@ -87,6 +87,9 @@ void session_close(struct session *session)
     struct engine *engine = session->engine;
     struct list *link;
 
+    check(!list_empty(&session->pending) ||
+          (session->pending_count == 0 && session->pending_bytes == 0 &&
+           session->running_count == 0));
     while ((link = list_pop(&session->pending)) != NULL) {
         struct request *request = list_entry(link, struct request, link);
         request_orphan(request);
@@ -750,9 +753,6 @@ static void take_finished(struct session *session)
         take_reply(session, &first->reply);
         request_free(first);
     }
-    if (list_empty(&session->pending))
-        check(session->pending_count == 0 && session->pending_bytes == 0 &&
-              session->running_count == 0);
 }
 
 /* A request's on_finished. Behind what has to be in the audit first, replies wait in their places.
