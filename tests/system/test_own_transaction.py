@@ -211,10 +211,12 @@ def test_a_lease_outlives_its_ttl_while_its_holders_sql_runs(rig, request, store
 def test_the_package_for_node_renews_beside_its_own_long_calls(rig, database):
     daemon = rig.daemon("--sql-time-limit", "20000", store=database.uri)
     program = node(rig, """
-        const lease = await shop.acquire('n', { ttl: 5000 });
+        const patient = await connect(uri, { timeout: 20000 });
+        const lease = await patient.acquire('n', { ttl: 5000 });
         await lease.sql(args[0]);
         say([lease.signal.aborted, lease.valid]);
         await lease.release();
+        await patient.close();
     """, daemon.uri, LONG["postgresql"].replace(str(WORK_SECONDS), "6"))
     assert program.hear() == [False, True]
     program.end()
