@@ -107,8 +107,8 @@ LINK = $(CC) $(OPTIMISE) -g $(INSTRUMENT) $(LINK_HARDENING) $(LDFLAGS) -Wl,--as-
 # There are many tests: binutils' other linker takes half the time for them, clang's a quarter. What
 # is installed is linked by the usual one.
 FAST_LINKER := $(if $(findstring clang,$(CC)),lld,gold)
-LINK_TEST = $(LINK) $(if $(FAST_LINKER_PATH),-fuse-ld=$(FAST_LINKER))
 FAST_LINKER_PATH := $(shell command -v ld.$(FAST_LINKER))
+LINK_TEST = $(LINK) $(if $(FAST_LINKER_PATH),-fuse-ld=$(FAST_LINKER))
 
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
