@@ -31,7 +31,7 @@ struct pg_signs {
     bool lost;       /* a commit that this process has told somebody of is not there */
     /* What this process remembers. */
     bool witness;      /* anything: it has had the store open before */
-    bool unreplicated; /* when it looked last, no standby was synchronous */
+    bool unreplicated; /* its last transaction found no standby synchronous */
 };
 
 /* Why tokens go on from the time. NULL: they go on as they are. Static storage. */

@@ -98,7 +98,7 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
                       .fresh = pg_value_bool(pg, result, 0, 4),
                       .restarted = pg_value_bool(pg, result, 0, 9),
                       .witness = atomic_load(&txn->shared->session) != 0,
-                      .unreplicated = atomic_load(&txn->shared->unreplicated)},
+                      .unreplicated = atomic_load(&txn->shared->unreplicated_ms) != 0},
             .timeline = pg_value_int64(pg, result, 0, 2),
             .stale = pg_value_bool(pg, result, 0, 6),
             .open = is_open(pg, result, 7),
@@ -253,12 +253,16 @@ bool pg_check_identity(struct pg_txn *txn, struct pg_anew *anew)
     struct identity identity = {0};
 
     *anew = (struct pg_anew){0};
-    if (!read_identity(txn, &identity) || !settle_clock(txn))
+    if (!read_identity(txn, &identity))
+        return false;
+    int64_t sent_ms = txn->pg.sent_ms, got_ms = clock_now_ms(&clock_monotonic);
+    if (!settle_clock(txn))
         return false;
     if (identity.signs.fresh || pg_anew_why(&identity.signs) != NULL || identity.stale) {
         if (!settle_identity(txn, anew))
             return false;
     }
-    atomic_store(&txn->shared->unreplicated, identity.signs.replicated == identity.stale);
+    pg_replication_found(txn->shared, identity.signs.replicated != identity.stale, sent_ms,
+                         got_ms);
     return true;
 }

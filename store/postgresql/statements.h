@@ -97,7 +97,7 @@
     /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
      * first. */                                                                                   \
     X(STATE, "SELECT floor, stockade.now_ms() + clock_ms, (CASE" PG_DIFFERS_MAP(                   \
-                 PG_WHEN) " END), clock_number, ended FROM stockade.meta")                         \
+                 PG_WHEN) " END), clock_number, ended, replicated FROM stockade.meta")             \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
                 " timeline IS DISTINCT FROM stockade.timeline(),"                                  \
                 " ('x' || stockade.timeline())::bit(32)::int8, replicated, identity IS NULL,"      \

@@ -71,7 +71,8 @@ struct pg_shared {
     atomic_int_least64_t reached; /* how often a connection was made */
     pthread_mutex_t place_lock;
     int64_t system, timeline; /* the newest timeline that was seen, and of which system it is */
-    atomic_bool unreplicated; /* when it was looked at last, no standby was synchronous */
+    atomic_int_least64_t unreplicated_ms; /* when a transaction last came back that found no
+                                           * standby synchronous; 0: a later one found one */
     /* The last commit on each connection that somebody was told of: its mark, 0 for none; the
      * store's time, and which leases had ended, then. */
     struct {
@@ -131,6 +132,20 @@ static inline enum stk_error pg_stop(struct pg_txn *txn, enum pg_stop stop)
     if (txn->stop == PG_ON)
         txn->stop = stop;
     return STK_STORE;
+}
+
+/* A transaction that was sent and came back at these times found that a synchronous standby has all
+ * there is, or that none has. Another daemon may have noted the change. One that came back before
+ * the newest such finding says nothing. */
+static inline void pg_replication_found(struct pg_shared *shared, bool replicated, int64_t sent_ms,
+                                        int64_t got_ms)
+{
+    int_least64_t seen_ms = atomic_load(&shared->unreplicated_ms);
+
+    if (!replicated)
+        atomic_store(&shared->unreplicated_ms, got_ms);
+    else if (seen_ms < sent_ms)
+        atomic_compare_exchange_strong(&shared->unreplicated_ms, &seen_ms, 0);
 }
 
 /* Write what has changed, and commit. */

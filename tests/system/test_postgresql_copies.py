@@ -155,6 +155,52 @@ def test_a_standby_that_knows_nothing_of_an_asynchronous_time_keeps_no_lease(rig
     assert client.token("stock", 60000) > newer
 
 
+def two_daemons(rig, group):
+    uri = group.door().uri(group.database(), connect_timeout=2)
+    return rig.daemon(store=uri), rig.daemon(store=uri)
+
+
+def test_that_replication_is_synchronous_again_a_daemon_learns_of_another(rig):
+    """It had noted itself that it was not. No lease ends at the failover that comes later."""
+    group = Replicated(rig, standbys=1)
+    standby, = group.standbys
+    one, other = two_daemons(rig, group)
+    token = one.client().token("stock", 60000)
+    confirms = group.primary.settings["synchronous_standby_names"]
+    group.primary.set(synchronous_standby_names="")
+    served(one.client()).fenced(token, "SET", "stock", "1")
+    with one.frozen():
+        group.primary.set(synchronous_standby_names=confirms)
+        served(other.client())
+    client = served(one.client())
+    other.kill()
+    group.await_streaming()
+    group.primary.kill()
+    group.promote()
+    standby.set(synchronous_standby_names="")
+    assert served(client).fenced(token, "SET", "stock", "2") == "OK"
+
+
+def test_that_replication_is_not_synchronous_a_daemon_learns_of_another(rig):
+    """It has changed nothing since, and the standby never heard of it."""
+    group = Replicated(rig, standbys=1)
+    standby, = group.standbys
+    one, other = two_daemons(rig, group)
+    old = one.client().token("stock", 60000)
+    group.await_replayed()
+    group.cut(standby, group.primary)
+    with one.frozen():
+        group.primary.set(synchronous_standby_names="")
+        assert served(other.client())("RELEASE", "stock", old) == 0
+    client = served(one.client())
+    other.kill()
+    group.primary.kill()
+    group.heal()
+    group.promote(lossy=True)
+    standby.set(synchronous_standby_names="")
+    stale(served(client), old)
+
+
 @pytest.mark.slow
 def test_a_daemon_that_remembers_nothing_believes_no_promoted_server(rig):
     group = Replicated(rig, standbys=1)

@@ -192,6 +192,8 @@ static void explore(const struct world *before, int depth)
     STEP(before->counter > 0, world.counter = 0)
     STEP(before->replicates, world.replicates = world.served.replicated = false;
          world.unreplicated = true; commit(&world))
+    STEP(!before->replicates, world.replicates = world.served.replicated = true;
+         world.unreplicated = false; commit(&world))
     STEP(true, world.run++; meet(&world, world.served.place, world.served.timeline))
     STEP(true, forget(&world); meet(&world, world.served.place, world.served.timeline))
     for (int copy = 0; copy < before->count; copy++)
