@@ -137,6 +137,15 @@ class FaultTest {
         }
     }
 
+    /** As it may be where the daemon lets unfenced writes through. */
+    @Test
+    void aTransactionThatWritesWithoutAnIdIsNotSentTwice() throws Exception {
+        try (Script script = new Script("+OK", "+OK", ""); Stockade shop = script.connect()) {
+            assertThrows(Unsure.class, () -> shop.transaction().read("INCR", "r").commit());
+            assertEquals(3, script.asked.size());
+        }
+    }
+
     @Test
     void locksOfThreadsThatEndedAreForgotten() throws Exception {
         try (Stockade shop = daemon.connect()) {

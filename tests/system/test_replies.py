@@ -7,6 +7,7 @@ A package takes part by a program of its language (harness/callers.py); a call, 
 befalls calls, by a row here."""
 
 import itertools
+from urllib.parse import quote
 
 import pytest
 
@@ -28,6 +29,8 @@ CALLS = {
     "sql": "FENCEDALL", "read": "GET", "revoke": "REVOKE", "bare": "INCR"}
 WAITS = {"wait", "wait_all"}
 ACQUIRES = {"acquire", "acquire_all"} | WAITS
+# Its first word does not say that it changes something.
+SALE = "WITH sale(key) AS (VALUES('{}')) INSERT INTO sales SELECT key FROM sale"
 WRITES = {"put", "multi", "sql"}
 ONCE = {"revoke", "bare"}  # carry no ID, and are not sent twice
 # What a program of each language can cancel.
@@ -70,6 +73,7 @@ class Scene:
                      wait_ms if call in WAITS else 0]
         elif call in WRITES:
             words = [self.shop, self.lease, self.key]
+            words += [quote(SALE.format(self.key))] if call == "sql" else []
         elif call in {"read", "revoke", "bare"}:
             words = [self.shop, self.key]
         else:
@@ -235,6 +239,18 @@ def test_a_call_without_a_reply_says_so(scene, call):
     if call in WRITES:
         assert scene.program("receipt", scene.shop, scene.lease, scene.key) == "yes"
     scene.finish(call, said)
+
+
+def test_sql_under_a_lease_carries_an_id_whatever_it_says(scene):
+    """Only the store knows what it does: SELECT f() changes rows on PostgreSQL."""
+    scene.acquire()
+    for statement in (SALE, "SELECT '{}'", "VALUES('{}')", "EXPLAIN SELECT '{}'"):
+        for call in ("sql", "multi_sql"):
+            scene.program(call, scene.shop, scene.lease, scene.key,
+                          quote(statement.format(scene.key)))
+    sent = scene.relay.requests("FENCEDALL", "SQL", scene.key)
+    assert len(sent) == 8 and all(b"ID" in words for words in sent), sent
+    scene.program("leave", scene.lease)
 
 
 # A program that no longer wants it.

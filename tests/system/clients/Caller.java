@@ -2,12 +2,15 @@
 import io.stockade.Interrupted;
 import io.stockade.Lease;
 import io.stockade.Leases;
+import io.stockade.Rows;
 import io.stockade.Stockade;
 import io.stockade.StockadeException;
 import io.stockade.Unsure;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.lang.reflect.Field;
+import java.net.URLDecoder;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
@@ -120,7 +123,10 @@ public final class Caller implements Runnable {
         case "multi":
             return shop.transaction().put(lease, 1).commit().get(0);
         case "sql":
-            return lease.sql("INSERT INTO sales VALUES('" + words[3] + "')").changes();
+            return lease.sql(decoded(words[4])).changes();
+        case "multi_sql":
+            return ((Rows) shop.transaction(lease).sql(decoded(words[4])).commit().get(0))
+                .changes();
         case "read":
             return shop.get(words[2]);
         case "receipt":
@@ -135,6 +141,10 @@ public final class Caller implements Runnable {
         default:
             throw new AssertionError(words[0]);
         }
+    }
+
+    private static String decoded(String word) {
+        return URLDecoder.decode(word, StandardCharsets.UTF_8);
     }
 
     private static String applied(Object receipt) {

@@ -38,8 +38,11 @@ const calls = {
   put: (_, lease) => one(lease).put(1),
   multi: async (shop, lease) => (
     await shops.get(shop).transaction(one(lease), (sale) => sale.put(one(lease), 1)))[0],
-  sql: async (shop, lease, resource) => (
-    await one(lease).sql(`INSERT INTO sales VALUES('${resource}')`)).changes,
+  sql: async (shop, lease, _, statement) => (
+    await one(lease).sql(decodeURIComponent(statement))).changes,
+  multi_sql: async (shop, lease, _, statement) => (
+    await shops.get(shop).transaction(one(lease), (sale) => sale.sql(decodeURIComponent(statement)))
+  )[0].changes,
   read: (shop, key) => shops.get(shop).get(key),
   receipt: (shop) => shops.get(shop).wasApplied(failure),
   revoke: (shop, resource) => shops.get(shop).revoke(resource),

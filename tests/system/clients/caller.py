@@ -15,15 +15,13 @@ import signal
 import sys
 import threading
 import time
+from urllib.parse import unquote
 
 HERE = pathlib.Path(__file__).resolve()
 sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[3] / "proxy/client/python")]
 
 import stockade  # noqa: E402
 from harness.library import Library, StkError  # noqa: E402
-
-
-SALE = "INSERT INTO sales VALUES('{}')"
 
 
 class Cancelled(BaseException):
@@ -85,8 +83,13 @@ class Python:
         sale.put(self.leases[lease], 1)
         return self.leave_block(sale)
 
-    def sql(self, shop, lease, resource):
-        return self.shops[shop].sql(SALE.format(resource), leases=[self.leases[lease]])
+    def sql(self, shop, lease, _, statement):
+        return self.shops[shop].sql(unquote(statement), leases=[self.leases[lease]])
+
+    def multi_sql(self, shop, lease, _, statement):
+        sale = self.shops[shop].transaction(self.leases[lease])
+        sale.sql(unquote(statement))
+        return self.leave_block(sale)
 
     def read(self, shop, key):
         return self.shops[shop].get(key)
@@ -219,8 +222,11 @@ class C(Threads):
     def multi(self, shop, lease, resource):
         self.shops[shop].transaction((self.leases[lease], "INCRBY", resource, 1))
 
-    def sql(self, shop, lease, resource):
-        self.shops[shop].fenced(self.leases[lease], "SQL", SALE.format(resource))
+    def sql(self, shop, lease, _, statement):
+        self.shops[shop].fenced(self.leases[lease], "SQL", unquote(statement))
+
+    def multi_sql(self, shop, lease, _, statement):
+        self.shops[shop].transaction((self.leases[lease], "SQL", unquote(statement)))
 
     def read(self, shop, key):
         return self.shops[shop].get(key)

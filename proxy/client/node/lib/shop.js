@@ -15,7 +15,9 @@ import { Leases } from './leases.js';
 import { Link } from './link.js';
 import { News } from './news.js';
 import { Transaction } from './transaction.js';
-import { converters, fence, integer, resourceName, sqlReads, sqlWords, word } from './words.js';
+import {
+  bareSqlReads, converters, fence, integer, resourceName, sqlWords, word,
+} from './words.js';
 
 const TTL_MS = 30000;
 const TTL_MS_MIN = 10;
@@ -271,15 +273,15 @@ export class Stockade extends EventEmitter {
   // One statement; it may change guarded rows of the leases given.
   async sql(statement, params = [], { leases = [], id = this.newId() } = {}) {
     const words = sqlWords(statement, params);
-    const changes = !sqlReads(statement);
     const held = [...leases];
     for (const lease of held) lease.check();
     if (held.length === 0) {
-      return converters.sql(await this.link.call(words, { repeatable: !changes, changes }));
+      const repeatable = bareSqlReads(statement);
+      return converters.sql(await this.link.call(words, { repeatable, changes: !repeatable }));
     }
-    try {
-      return converters.sql(await this.link.call(
-        fence(held, changes ? String(id) : undefined, words), { changes }));
+    try { // only the store knows what a statement under a token does: so each has an ID
+      return converters.sql(await this.link.call(fence(held, String(id), words),
+        { changes: true }));
     } catch (error) {
       if (error instanceof Stale) for (const lease of held) lease.suspect();
       throw nameWrite(error, held[0], String(id));

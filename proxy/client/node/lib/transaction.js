@@ -3,7 +3,7 @@
 // sent together; the tokens of all leases hold for all of them.
 import { Misuse, Stale } from './errors.js';
 import { nameWrite } from './lease.js';
-import { converters, fence, operations, reads, sqlReads, sqlWords, word } from './words.js';
+import { converters, fence, operations, reads, sqlWords, word } from './words.js';
 
 export class Transaction {
   #leases;
@@ -32,8 +32,7 @@ export class Transaction {
 
   // Under the tokens of all its leases.
   sql(statement, params) {
-    return this.#add(this.#leases, sqlWords(statement, params), !sqlReads(statement),
-      converters.sql);
+    return this.#add(this.#leases, sqlWords(statement, params), true, converters.sql);
   }
 
   // Sends it: the replies, in order.

@@ -20,6 +20,7 @@ public final class Transaction {
     private final List<Boolean> rows = new ArrayList<>();
     private final String id = Request.newId();
     private boolean writes;
+    private boolean once; /* one of them may change something, and cannot have an ID */
     private boolean done;
 
     Transaction(Stockade shop, List<Lease> leases) {
@@ -79,8 +80,7 @@ public final class Transaction {
      * @return this
      */
     public Transaction sql(String statement, Object... params) {
-        boolean plain = leases.isEmpty() || Stockade.isQuery(statement);
-        return add(Stockade.under(leases, plain ? null : nextId(),
+        return add(Stockade.under(leases, leases.isEmpty() ? null : nextId(),
                                   Stockade.sqlWords(statement, params)), true);
     }
 
@@ -91,6 +91,7 @@ public final class Transaction {
      * @return this
      */
     public Transaction read(Object... words) {
+        once |= !Stockade.isRead(words);
         return add(words, false);
     }
 
@@ -107,8 +108,8 @@ public final class Transaction {
         }
         done = true;
         request.add("EXEC");
-        List<Object> replies =
-            shop.calls().run(writes ? Calls.Kind.WRITE : Calls.Kind.READ, request).replies();
+        Calls.Kind kind = writes ? Calls.Kind.WRITE : once ? Calls.Kind.ONCE : Calls.Kind.READ;
+        List<Object> replies = shop.calls().run(kind, request).replies();
         for (Object queued : replies.subList(0, replies.size() - 1)) {
             Calls.check(queued);
         }
