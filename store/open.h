@@ -53,11 +53,4 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
                                     size_t why_size);
 bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size);
 
-/* Make the provider of `local:`, leases without a lease service. It remembers what it granted in
- * this run. Of earlier runs and of other daemons on the file it knows what the store has recorded
- * (lease_call.record): a live lease of an earlier run is held until its TTL has passed since this
- * provider was made, one of another daemon until its TTL has passed since it was first seen here.
- * `clock` outlives it. */
-struct lease_provider *lease_local_new(const struct clock *clock);
-
 #endif

@@ -18,6 +18,8 @@ struct lease_provider *lease_open(const struct lease_uri *uri,
             return NULL;
         }
     }
+    if (uri->kind == LEASE_URI_LOCAL)
+        return lease_local_new(surroundings->clock);
     if (uri->kind == LEASE_URI_REDLOCK)
         return lease_redlock_new(uri, surroundings);
     if (uri->kind == LEASE_URI_CLUSTER)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a parsed URI to a lease provider at work. (`local:` relies on the store, and is made there:
- * store/open.h.) */
+/* From a parsed URI to a lease provider at work. */
 #ifndef STOCKADE_FENCE_LEASE_OPEN_H
 #define STOCKADE_FENCE_LEASE_OPEN_H
 
@@ -20,13 +19,19 @@ struct lease_surroundings {
 };
 
 /* Begin to connect, and return at once. A service that cannot be reached is tried for ever. The URI
- * is copied, and is not of kind LEASE_URI_LOCAL. lease_provider_close ends it; the loop has to turn
- * until that has called back. The process must ignore SIGPIPE, as hiredis uses write. NULL: it
- * needs a library that is not installed, and `why` says which. */
+ * is copied. lease_provider_close ends it; the loop has to turn until that has called back. The
+ * process must ignore SIGPIPE, as hiredis uses write. NULL: it needs a library that is not
+ * installed, and `why` says which. */
 struct lease_provider *lease_open(const struct lease_uri *uri,
                                   const struct lease_surroundings *surroundings, char *why,
                                   size_t why_size);
 
+/* The provider of `local:`, leases without a lease service. It remembers what it granted in this
+ * run. Of earlier runs and of other daemons on the store it knows what that has recorded
+ * (lease_call.record): a live lease of an earlier run is held until its TTL has passed since this
+ * provider was made, one of another daemon until its TTL has passed since it was first seen here.
+ * `clock` outlives it. */
+struct lease_provider *lease_local_new(const struct clock *clock);
 /* The same for one kind each: LEASE_URI_REDIS, _REDIS_UNIX and _SENTINEL; _CLUSTER;
  * _REDLOCK; _ZOOKEEPER. */
 struct lease_provider *lease_redis_new(const struct lease_uri *uri,

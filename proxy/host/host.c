@@ -158,8 +158,7 @@ bool host_open(struct host *host, const char *store, const char *lease, char *wh
     host->store = store_open(store, store_options, why, why_size);
     if (host->store == NULL)
         return false;
-    host->provider = uri.kind == LEASE_URI_LOCAL ? lease_local_new(&clock_monotonic)
-                                                 : lease_open(&uri, &surroundings, why, why_size);
+    host->provider = lease_open(&uri, &surroundings, why, why_size);
     return host->provider != NULL;
 }
 

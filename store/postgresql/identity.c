@@ -262,7 +262,6 @@ bool pg_check_identity(struct pg_txn *txn, struct pg_anew *anew)
         if (!settle_identity(txn, anew))
             return false;
     }
-    pg_replication_found(txn->shared, identity.signs.replicated != identity.stale, sent_ms,
-                         got_ms);
+    pg_replication_found(txn->shared, identity.signs.replicated != identity.stale, sent_ms, got_ms);
     return true;
 }

@@ -26,6 +26,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/lease/open.h"
 #include "proxy/server/address.h"
 #include "proxy/server/admin.h"
 #include "proxy/server/conn.h"

@@ -9,6 +9,7 @@
 #include "fence/base/check.h"
 #include "fence/base/list.h"
 #include "fence/base/mem.h"
+#include "fence/lease/open.h"
 #include "store/open.h"
 #include "tests/sim/auditor.h"
 #include "tests/sim/disk.h"

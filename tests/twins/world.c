@@ -8,6 +8,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/lease/open.h"
 #include "tests/twins/memory_store.h"
 
 static int64_t world_now_ms(const struct clock *clock)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Slow stores and slow lease services: what is told of a lease's time is never more than what is
  * left when it is told, what is over by then is not told as held, and that is nobody's error. */
+#include "fence/lease/open.h"
 #include "proxy/engine/lease/lease.h"
 #include "tests/unit/engine/says.h"
 

@@ -2,8 +2,8 @@
 /* What every lease provider must do: one list of cases, run over each provider that there is. A
  * case keeps what a store would remember of its resources. */
 #include "fence/base/mem.h"
+#include "fence/lease/open.h"
 #include "fence/token.h"
-#include "store/open.h"
 #include "tests/twins/memory_lease.h"
 #include "tests/unit/fence/masters.h"
 #include "tests/unit/fence/rig.h"

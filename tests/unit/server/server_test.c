@@ -13,9 +13,9 @@
 #include <uv.h>
 
 #include "fence/base/mem.h"
+#include "fence/lease/open.h"
 #include "proxy/server/conn.h"
 #include "proxy/server/server.h"
-#include "store/open.h"
 #include "tests/twins/memory_store.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/folder.h"

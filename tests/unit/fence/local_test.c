@@ -3,7 +3,7 @@
  * earlier runs and of other daemons, and memory. Time is the test's. */
 #include <malloc.h>
 
-#include "store/open.h"
+#include "fence/lease/open.h"
 #include "tests/unit/test.h"
 
 static const char ann[] = "a0000000000000000000000000000001";

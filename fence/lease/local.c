@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `local:`: the lease provider for one daemon and no lease service.
+/* `local:`: the lease provider where there is no lease service.
  *
  * It keeps a table of leases: those that it granted in this run, until their time is over, and
  * those of other daemons on the same file, which it found recorded in the store. A lease of an
@@ -21,9 +21,9 @@
 #include "fence/base/heap.h"
 #include "fence/base/mem.h"
 #include "fence/base/table.h"
+#include "fence/lease/open.h"
 #include "fence/lease/provider_impl.h"
 #include "fence/token.h"
-#include "store/open.h"
 
 #define SWEEPS_PER_CALL 4
 
