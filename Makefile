@@ -114,13 +114,13 @@ LINK_TEST = $(LINK) $(if $(FAST_LINKER_PATH),-fuse-ld=$(FAST_LINKER))
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .PHONY: all help java javadoc setup demo picture check replay screenshots format tidy asan ubsan \
-        tsan install uninstall clean tests FORCE
+        tsan install uninstall clean tests helpers FORCE
 
 all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
 
 ifneq ($(shell command -v javac),)
 all: java
-tests: $(if $(JUNIT),$(BUILD)/java-tests.jar)
+helpers: $(if $(JUNIT),$(BUILD)/java-tests.jar)
 endif
 java: $(JAR) ## build the package for Java (where there is a JDK, all does)
 
@@ -224,7 +224,10 @@ uninstall: ## remove what install put there, with the same PREFIX and DESTDIR
 clean: ## remove what was built
 	rm -rf build
 
-tests: $(TESTS) $(SHIMS) $(BUILD)/stockaded-again
+tests: $(TESTS) $(BUILD)/stockaded-again helpers
+
+# What tests/system runs besides the programs.
+helpers: $(SHIMS)
 
 # What changed flags have to build anew.
 $(BUILD)/flags: FORCE

@@ -19,9 +19,8 @@ LINES_SHOWN_MAX = 15
 NOT_INHERITED = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "ONLY", "SAMPLE", "SEED", "N",
                  "RUNS", "SECONDS", "FUZZ", "BUILD", "STOCKADE_BUILD", "CC", "CFLAGS", "OPTIMISE",
                  "SANITIZE", "COVERAGE", "SUITES")
-# What these files run besides the daemon and the tools.
-NEEDED = {"test_java": ["java-tests.jar"],
-          "test_postgresql_libpq": ["tests/unit/store/postgresql_refusals_test"],
+# Unit programs that these files run.
+NEEDED = {"test_postgresql_libpq": ["tests/unit/store/postgresql_refusals_test"],
           "test_turns": ["tests/unit/engine/turns_test"]}
 # What of a whole file is run: measurements want a machine that nobody else uses.
 FAST = "not slow and not page and not alone"
@@ -98,7 +97,7 @@ class Catcher:
         elif kind == "system" and len(args) == 1:
             file, _, test = args[0].partition("::")
             file = file.removesuffix(".py")
-            self.targets = ["all", "build/plain/fault_shim.so"]
+            self.targets = ["all", "helpers"]
             self.targets += [f"build/plain/{needed}" for needed in NEEDED.get(file, ())]
             which = ["-m", "", f"tests/system/{file}.py::{test}"] if test else [
                 "-m", FAST, "-n", "3", "--dist", "loadgroup", f"tests/system/{file}.py"]
