@@ -74,13 +74,19 @@ class Ask:
         self.asked = 0.0  # when it was sent last
         self.sent = False
 
-    def compose(self) -> Sequence[Words]:
-        """The commands as they are to be sent now."""
+    def compose(self, connection: Any) -> List[bytes]:
+        """The commands as they are to be sent now. What cannot be sent does not count as sent."""
         self.asked = now()
-        if not self.waits:
-            return self.commands
-        left_ms = round((self.wait_until - self.asked) * 1000)
-        return [self.commands[0] + ("WAIT", left_ms)] if left_ms > 0 else self.commands
+        commands = self.commands
+        left_ms = round((self.wait_until - self.asked) * 1000) if self.waits else 0
+        if left_ms > 0:
+            commands = [self.commands[0] + ("WAIT", left_ms)]
+        try:
+            data: List[bytes] = connection.pack_commands(commands)
+        except (UnicodeEncodeError, redis.DataError) as error:
+            raise Misuse(f"this cannot be sent: {error}") from None
+        self.sent = True
+        return data
 
 
 class Attempts:

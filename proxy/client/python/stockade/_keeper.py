@@ -27,7 +27,9 @@ import logging
 import os
 import random
 import select
+import selectors
 import threading
+import time
 import weakref
 from typing import Any, Deque, List, Optional, Tuple, Union
 
@@ -96,6 +98,12 @@ class Keeper:
 
     # For other threads.
 
+    def begin(self) -> None:
+        """Called before a lease is asked for, so that none is granted that nobody could renew:
+        RuntimeError where no thread can be started. The next one who needs it tries again."""
+        with self._lock:
+            self._start()
+
     def add(self, lease: LeaseBase) -> None:
         """Look after it until forget()."""
         with self._lock:
@@ -108,7 +116,10 @@ class Keeper:
     def owe(self, words: Words, seconds: float) -> None:
         with self._lock:
             self._owed.append(Debt(words, now() + seconds))
-            self._wake(0.0)
+            try:
+                self._wake(0.0)
+            except RuntimeError as error:
+                log.warning("%s is sent when the next lease is taken: %s", words[0], error)
 
     def stop(self) -> None:
         """Give back what is owed, if that is quickly done, and end the thread."""
@@ -118,12 +129,15 @@ class Keeper:
         if thread is not None and thread is not threading.current_thread():
             thread.join(2 * LAST_WORDS)
 
-    def _wake(self, at: float) -> None:
+    def _start(self) -> None:
         if self._thread is None:
-            self._stop_at = None
-            self._thread = threading.Thread(target=self._main, name="stockade", daemon=True)
-            self._thread.start()
-        elif at < self._wakes_at:
+            thread = threading.Thread(target=self._main, name="stockade", daemon=True)
+            thread.start()
+            self._thread, self._stop_at, self._wakes_at = thread, None, 0.0
+
+    def _wake(self, at: float) -> None:
+        self._start()
+        if at < self._wakes_at:
             self._wakes_at = at
             self._tap()
 
@@ -211,6 +225,7 @@ class Keeper:
             except Exception as error:  # whatever it is, renewals go on
                 if not isinstance(error, BROKEN):
                     log.exception("the connection that renews leases is made again")
+                    time.sleep(PAUSE_MAX)  # it may be so each time, and does not wait by itself
                 with self._lock:
                     self._break_off(str(error))
         if self._connection is not None:
@@ -238,16 +253,17 @@ class Keeper:
     def _receive(self, wakes_at: float) -> None:
         """Wait for an answer, for news, or until something is due, and take in what has come."""
         socket = self._connection._sock if self._connection is not None else None
-        poll = select.poll()
-        poll.register(self._wake_read, select.POLLIN)
-        if socket is not None:
-            poll.register(socket, select.POLLIN)
         if self._stop_at is not None:
             wakes_at = min(wakes_at, self._stop_at)
-        ready = dict(poll.poll(max(0, min(wakes_at - now(), IDLE)) * 1000 + 1))
+        with _selector() as selector:
+            selector.register(self._wake_read, selectors.EVENT_READ)
+            if socket is not None:
+                selector.register(socket, selectors.EVENT_READ)
+            ready = {key.fileobj for key, _ in selector.select(
+                max(0, min(wakes_at - now(), IDLE)) + 0.001)}
         if self._wake_read in ready:
             os.read(self._wake_read, 4096)
-        if socket is None or not ready.keys() - {self._wake_read}:
+        if socket is None or socket not in ready:
             return
         while self._connection.can_read(0):
             try:
@@ -324,6 +340,11 @@ class Keeper:
         self._hang_up()
         self._retry_at = now() + self._pause * (0.5 + random.random() / 2)
         self._pause = min(2 * self._pause, PAUSE_MAX)
+
+
+def _selector() -> selectors.BaseSelector:
+    """poll(2) costs no descriptor; gevent and eventlet take it away."""
+    return selectors.PollSelector() if hasattr(select, "poll") else selectors.SelectSelector()
 
 
 def _close(*descriptors: int) -> None:

@@ -10,17 +10,45 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from typing import TYPE_CHECKING, Optional
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from stockade import _flow
 from stockade._flow import Ask, now
-from stockade.errors import Misuse, from_sqlite
+from stockade.errors import Deadlock, Misuse, from_sqlite
 
 if TYPE_CHECKING:
     from stockade._keeper import Keeper
 
 NEW, LIVE, LOST, OVER = range(4)
 HEARS_AFTER = 0.1  # a lease that is held for a moment costs no renewal
+
+
+class Blocks:
+    """Who is in the block of which lease, so that whoever would wait there for itself is told. A
+    block may be left by another thread or task than it was entered by, or never."""
+
+    def __init__(self) -> None:
+        self._leases: weakref.WeakValueDictionary[str, LeaseBase] = weakref.WeakValueDictionary()
+
+    def check(self, lease: LeaseBase, me: Any, what: str) -> None:
+        """Called before `me`, a thread or a task, waits for the lease."""
+        if self._has(lease.resource, me):
+            raise Deadlock(f"this {what} holds {lease.resource!r}, for which it would wait")
+
+    def enter(self, lease: LeaseBase, me: Any) -> None:
+        """The block of an owner that enters again is inside another, which has it still."""
+        if me is not None and not self._has(lease.resource, me):
+            lease._holder = weakref.ref(me)
+            self._leases[lease.resource] = lease
+
+    def leave(self, lease: LeaseBase) -> None:
+        if self._leases.get(lease.resource) is lease:
+            self._leases.pop(lease.resource, None)
+
+    def _has(self, resource: str, me: Any) -> bool:
+        held = self._leases.get(resource)
+        return held is not None and held._state == LIVE and held._holder() is me is not None
 
 
 class LeaseBase:
@@ -38,6 +66,7 @@ class LeaseBase:
         self._token = 0
         self._state = NEW
         self._asking: Optional[Ask] = None
+        self._holder: Callable[[], Any] = lambda: None  # the thread or task in its block
         self._until = 0.0  # it has time for certain
         self._why = ""
         self._retired = False  # the daemon says so; else only this program believes that it is lost
@@ -95,6 +124,7 @@ class LeaseBase:
     def _check_new(self, keeper: Keeper) -> None:
         if self._state != NEW:
             raise Misuse("a lease is acquired once: ask shop.lease() for another")
+        keeper.begin()
         self._keeper, self._pid = keeper, os.getpid()  # it may have been made before a fork
 
     def _granted(self, token: int, asked: float, left: float) -> None:

@@ -30,9 +30,9 @@ import redis
 from stockade import _flow
 from stockade._flow import BROKEN, Ask, Attempts, Flow, Rows, SqlValue, Word, now
 from stockade._keeper import Keeper
-from stockade._lease import LIVE, LOST, LeaseBase
+from stockade._lease import LIVE, LOST, Blocks, LeaseBase
 from stockade._target import Target
-from stockade.errors import Deadlock, Lost, Misuse, Stale, StockadeError, Unsure
+from stockade.errors import Lost, Misuse, Stale, StockadeError, Unsure
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout as time_limit
@@ -69,7 +69,7 @@ class Stockade:
         self._idle: Deque[Any] = collections.deque()
         self._waiting: Optional[asyncio.Semaphore] = None
         self._keeper = Keeper(self._target, self._timeout)
-        self._inside: Dict[str, Optional[asyncio.Task[Any]]] = {}
+        self._blocks = Blocks()
         self._callbacks: Set[asyncio.Future[Any]] = set()
         self._closing = weakref.finalize(self, _close, self._pid, self._keeper)
 
@@ -281,13 +281,8 @@ class Stockade:
 
     async def _exchange(self, connection: Any, ask: Ask) -> List[Any]:
         await connection.connect()
-        commands = ask.compose()
-        ask.sent = True
-        if len(commands) == 1:
-            await connection.send_command(*commands[0])
-        else:
-            await connection.send_packed_command(connection.pack_commands(commands))
-        return [await _read(connection) for _ in commands]
+        await connection.send_packed_command(ask.compose(connection))
+        return [await _read(connection) for _ in ask.commands]
 
 
 async def _read(connection: Any) -> Any:
@@ -371,12 +366,11 @@ class Lease(LeaseBase):
         await self._shop._drive(_flow.renew(self, ttl_ms))
 
     async def __aenter__(self) -> Lease:
-        inside, me = self._shop._inside, asyncio.current_task()
-        if self._wait and not self.owner and inside.get(self.resource) is me:
-            raise Deadlock(f"this task holds {self.resource!r}, for which it would wait")
+        if self._wait and not self.owner:
+            self._shop._blocks.check(self, asyncio.current_task(), "task")
         await self.acquire()
         self._arm()
-        inside[self.resource] = me
+        self._shop._blocks.enter(self, asyncio.current_task())
         return self
 
     async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
@@ -385,8 +379,7 @@ class Lease(LeaseBase):
         written was judged when it was written. Where it is cancelled, the keeper releases."""
         if self._pid != os.getpid():
             return
-        if self._shop._inside.get(self.resource) is self._task:
-            self._shop._inside.pop(self.resource, None)
+        self._shop._blocks.leave(self)
         task, self._task = self._task, None
         if self._state == LOST:
             self._give_back()
@@ -510,7 +503,10 @@ class Leases:
 
     async def __aenter__(self) -> Tuple[Lease, ...]:
         self._shop._check_loop()
+        me = asyncio.current_task()
         for lease in self._leases:
+            if self._wait:
+                self._shop._blocks.check(lease, me, "task")
             lease._check_new(self._shop._keeper)
         try:
             await self._shop._drive(_flow.acquire_all(
@@ -522,6 +518,7 @@ class Leases:
         for lease in self._leases:
             lease._keeper.add(lease)
             lease._arm()
+            self._shop._blocks.enter(lease, me)
         return tuple(self._leases)
 
     async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],

@@ -19,9 +19,9 @@ import redis
 from stockade import _flow
 from stockade._flow import BROKEN, Ask, Attempts, Flow, Rows, SqlValue, Word, now
 from stockade._keeper import Keeper
-from stockade._lease import LIVE, LOST, LeaseBase
+from stockade._lease import LIVE, LOST, Blocks, LeaseBase
 from stockade._target import Target
-from stockade.errors import Deadlock, Misuse, Stale, StockadeError, Unsure
+from stockade.errors import Misuse, Stale, StockadeError, Unsure
 
 log = logging.getLogger("stockade")
 
@@ -54,7 +54,7 @@ class Stockade:
         self._idle: Deque[Any] = collections.deque()
         self._waiting = threading.Semaphore(self._waiting_max)
         self._keeper = Keeper(self._target, self._timeout)
-        self._inside: Dict[str, int] = {}  # resource -> the thread in whose block it is held
+        self._blocks = Blocks()
         self._closing = weakref.finalize(self, _close, self._pid, self._keeper, self._idle)
 
     def lease(self, resource: str, ttl: float = 30, wait: float = 0, *,
@@ -251,16 +251,11 @@ class Stockade:
         connection.connect()
         if limits is not None:
             connection._sock.settimeout(max(TIME_MIN, limits.time_left()))
-        commands = ask.compose()
-        ask.sent = True
-        if len(commands) == 1:
-            connection.send_command(*commands[0])
-        else:
-            connection.send_packed_command(connection.pack_commands(commands))
+        connection.send_packed_command(ask.compose(connection))
         if ask.waits and not connection.can_read(
                 max(0.0, ask.wait_until - now()) + self._timeout):
             raise redis.TimeoutError("no answer in time")
-        return [_read(connection) for _ in commands]
+        return [_read(connection) for _ in ask.commands]
 
 
 def _read(connection: Any) -> Any:
@@ -322,11 +317,10 @@ class Lease(LeaseBase):
         self._shop._drive(_flow.renew(self, ttl_ms))
 
     def __enter__(self) -> Lease:
-        inside, me = self._shop._inside, threading.get_ident()
-        if self._wait and not self.owner and inside.get(self.resource) == me:
-            raise Deadlock(f"this thread holds {self.resource!r}, for which it would wait")
+        if self._wait and not self.owner:
+            self._shop._blocks.check(self, threading.current_thread(), "thread")
         self.acquire()
-        inside[self.resource] = me
+        self._shop._blocks.enter(self, threading.current_thread())
         return self
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
@@ -334,8 +328,7 @@ class Lease(LeaseBase):
         """Raises nothing of its own: what was written was judged when it was written."""
         if self._pid != os.getpid():
             return
-        if self._shop._inside.get(self.resource) == threading.get_ident():
-            self._shop._inside.pop(self.resource, None)
+        self._shop._blocks.leave(self)
         self._leave()
 
     def _leave(self) -> None:
@@ -422,7 +415,10 @@ class Leases:
 
     def __enter__(self) -> Tuple[Lease, ...]:
         self._shop._check_process()
+        me = threading.current_thread()
         for lease in self._leases:
+            if self._wait:
+                self._shop._blocks.check(lease, me, "thread")
             lease._check_new(self._shop._keeper)
         try:
             self._shop._drive(_flow.acquire_all(self._leases,
@@ -433,6 +429,7 @@ class Leases:
             raise
         for lease in self._leases:
             lease._keeper.add(lease)
+            self._shop._blocks.enter(lease, me)
         return tuple(self._leases)
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],

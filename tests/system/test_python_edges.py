@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package `stockade` for Python at the edges of its language: blocks that are left elsewhere,
+names that cannot be sent, threads that cannot be started, what gevent and eventlet take away."""
+
+import logging
+import select
+import threading
+
+import pytest
+
+from harness.limits import patience, wait_until
+from harness.package import aio_connect, connect, stockade
+
+pytestmark = pytest.mark.interpreted
+LONE = "\ud800"  # half a character: json.loads() makes it of "\ud800"
+
+
+@pytest.fixture
+def shop(local):
+    with connect(local) as shop:
+        yield shop
+
+
+def elsewhere(function):
+    """In a thread of its own, which has ended then."""
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join(patience(20))
+    assert not thread.is_alive()
+
+
+# Blocks.
+
+def taken_again(shop, key):
+    with shop.lease(key, wait=patience(20)) as lease:
+        return lease.put(1)
+
+
+def basket(shop, key):
+    block = shop.leases(key, wait=1)
+    return block, block._leases[0]
+
+
+def single(shop, key):
+    block = shop.lease(key, wait=1)
+    return block, block
+
+
+@pytest.fixture(params=[single, basket])
+def block(request, shop, key):
+    return request.param(shop, key)
+
+
+def test_a_block_that_another_thread_leaves_is_left(shop, key, block):
+    block[0].__enter__()
+    elsewhere(lambda: block[0].__exit__(None, None, None))
+    assert taken_again(shop, key) == 1
+
+
+def test_a_lease_released_inside_its_block_is_free(shop, key, block):
+    with block[0]:
+        block[1].release()
+        assert taken_again(shop, key) == 1
+
+
+def test_a_lease_that_is_lost_inside_its_block_may_be_taken_there(shop, key, block):
+    with block[0]:
+        shop.revoke(key)
+        assert block[1].lost.wait(patience(20))
+        assert taken_again(shop, key) == 1
+
+
+def test_a_block_that_would_wait_for_itself_is_told(shop, key, block):
+    with block[0]:
+        for again in (shop.lease(key, wait=60), shop.leases(key + "2", key, wait=60)):
+            with pytest.raises(stockade.Deadlock):
+                again.__enter__()
+    assert taken_again(shop, key) == 1
+
+
+def test_a_block_inside_that_of_the_same_owner_does_not_end_it(shop, key):
+    with shop.lease(key, owner="till"):
+        with shop.lease(key, owner="till"):
+            pass
+        with pytest.raises(stockade.Deadlock):
+            shop.lease(key, wait=60).__enter__()
+
+
+def test_a_block_that_another_task_leaves_is_left(local, key):
+    import asyncio
+
+    async def run():
+        async with aio_connect(local) as shop:
+            block = shop.lease(key, wait=1)
+            await block.__aenter__()
+            await asyncio.create_task(block.__aexit__(None, None, None))
+            block = shop.lease(key, wait=1, on_lost=lambda _: None)
+            async with block:
+                with pytest.raises(stockade.Deadlock):
+                    await shop.lease(key, wait=60).__aenter__()
+                await shop.revoke(key)
+                await asyncio.wait_for(block.lost.wait(), patience(20))
+                async with shop.lease(key, wait=patience(20)) as lease:
+                    assert await lease.put(1) == 1
+    asyncio.run(run())
+
+
+# What cannot be sent.
+
+CANNOT = {
+    "acquire": lambda shop, lease: shop.lease(LONE, wait=1).acquire(),
+    "owner": lambda shop, lease: shop.lease("k", owner=LONE).acquire(),
+    "basket": lambda shop, lease: shop.leases("k", LONE).__enter__(),
+    "value": lambda shop, lease: lease.set(LONE),
+    "field": lambda shop, lease: lease.hset(mapping={LONE: 1}),
+    "id": lambda shop, lease: lease.set(1, id=LONE),
+    "sql": lambda shop, lease: shop.sql("SELECT ?", LONE, leases=[lease]),
+    "query": lambda shop, lease: shop.query(LONE),
+    "revoke": lambda shop, lease: shop.revoke(LONE),
+}
+
+
+def test_a_word_that_cannot_be_sent_costs_no_lease(shop, key, caplog):
+    with shop.lease(key, ttl=30) as lease:
+        for call in CANNOT.values():
+            with pytest.raises(stockade.Misuse):
+                call(shop, lease)
+        lease.put(1)
+        shop.revoke(key)  # is heard of by whoever renews
+        assert lease.lost.wait(patience(20))
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+
+
+def test_the_same_for_tasks(local, key):
+    import asyncio
+
+    async def run():
+        async with aio_connect(local) as shop:
+            with pytest.raises(stockade.Misuse):
+                await shop.lease(LONE).acquire()
+            async with shop.lease(key, on_lost=lambda _: None) as lease:
+                with pytest.raises(stockade.Misuse):
+                    await lease.set(LONE)
+                await shop.revoke(key)
+                await asyncio.wait_for(lease.lost.wait(), patience(20))
+    asyncio.run(run())
+
+
+# The thread that renews.
+
+def test_a_thread_that_cannot_be_started_grants_nothing(shop, key, monkeypatch):
+    start = threading.Thread.start
+
+    def no_room(_):
+        raise RuntimeError("can't start new thread")
+    monkeypatch.setattr(threading.Thread, "start", no_room)
+    for block in (shop.lease(key), shop.leases(key)):
+        with pytest.raises(RuntimeError):
+            block.__enter__()
+    assert shop.query(key) is None
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with shop.lease(key) as lease:
+        shop.revoke(key)
+        assert lease.lost.wait(patience(20))
+    shop.close()
+
+
+def test_what_is_owed_without_a_thread_is_given_back_later(shop, key, monkeypatch):
+    def no_room(_):
+        raise RuntimeError("can't start new thread")
+    lease = shop.lease(key).acquire()
+    shop._keeper.stop()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", no_room)
+        lease._give_back()
+    shop.lease(key + "2").acquire()
+    wait_until(lambda: shop.query(key)["state"] == "free", "it is given back")
+
+
+def test_without_poll_it_waits_all_the_same(shop, key, monkeypatch, caplog):
+    """As gevent and eventlet leave it."""
+    monkeypatch.delattr(select, "poll")
+    with shop.lease(key) as lease:
+        shop.revoke(key)
+        assert lease.lost.wait(patience(20))
+    assert not caplog.records
+
+
+def test_whatever_fails_while_it_waits_does_not_spin(shop, key, monkeypatch, caplog):
+    def fails(*_):
+        raise ValueError("such as a descriptor that is too large for select()")
+    monkeypatch.setattr(type(shop._keeper), "_receive", fails)
+    with caplog.at_level(logging.CRITICAL, "stockade"), shop.lease(key, ttl=1) as lease:
+        calls = []
+        monkeypatch.setattr(type(shop._keeper), "_receive", lambda *_: calls.append(1) or fails())
+        assert lease.lost.wait(patience(20))
+    assert len(calls) < 100
