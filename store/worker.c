@@ -5,11 +5,11 @@
 #include "store/worker.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <time.h>
 
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
+#include "fence/base/thread.h"
 
 /* Where the disk stalls, the thread waits for it, and the owner tries again once a second. */
 enum { INLINE_SLOW_MS = 20, INLINE_AGAIN_MS = 1000 };
@@ -92,7 +92,6 @@ static void *worker_main(void *context)
 
 bool worker_start(struct worker *worker)
 {
-    sigset_t all, before;
     pthread_condattr_t monotonic;
 
     check(worker->queue_max > 0 && worker->batch_max > 0);
@@ -104,16 +103,8 @@ bool worker_start(struct worker *worker)
     pthread_condattr_destroy(&monotonic);
     if (!worker->threaded)
         return true;
-    /* Signals are the main thread's. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed == 0)
-        pthread_setname_np(worker->thread, worker->name);
-    else
-        worker->threaded = false;
-    return failed == 0;
+    worker->threaded = thread_start(&worker->thread, worker->name, worker_main, worker);
+    return worker->threaded;
 }
 
 enum stk_error worker_submit(struct worker *worker, struct store_op *op)

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 
 struct bytes bytes_of(const char *text)
 {
@@ -34,7 +34,7 @@ bool bytes_equal_steadily(struct bytes wanted, struct bytes given)
 
 bool bytes_equal_nocase(struct bytes a, const char *text)
 {
-    return a.len == strlen(text) && (a.len == 0 || strncasecmp(a.data, text, a.len) == 0);
+    return a.len == strlen(text) && (a.len == 0 || plain_equal_bytes(a.data, text, a.len));
 }
 
 int bytes_compare(struct bytes a, struct bytes b)

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fence/base/plain.h"
+
 int file_open(const char *path, mode_t *mode, char why[FILE_WHY_SIZE])
 {
     struct stat status;
@@ -15,7 +17,7 @@ int file_open(const char *path, mode_t *mode, char why[FILE_WHY_SIZE])
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
     if (fd < 0 || fstat(fd, &status) != 0) {
-        text_print(why, FILE_WHY_SIZE, "%s", strerror(errno));
+        text_print(why, FILE_WHY_SIZE, "%s", plain_errno(errno));
     } else if (S_ISDIR(status.st_mode)) {
         text_print(why, FILE_WHY_SIZE, "it is a folder");
     } else if (!S_ISREG(status.st_mode)) {
@@ -55,7 +57,7 @@ bool file_read(const char *path, size_t max, struct buf *text, mode_t *mode,
     buf_reserve(text, max + 2); /* once: to grow would leave copies of secrets behind */
     bool whole = read_all(fd, text, max);
     if (!whole)
-        text_print(why, FILE_WHY_SIZE, "it cannot be read: %s", strerror(errno));
+        text_print(why, FILE_WHY_SIZE, "it cannot be read: %s", plain_errno(errno));
     else if (text->len > max)
         text_print(why, FILE_WHY_SIZE, "it has more than %zu bytes", max);
     close(fd);

@@ -112,8 +112,9 @@ static void print_time(char out[TIME_SIZE])
 
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
-    size_t len = strftime(out, TIME_SIZE, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(out + len, TIME_SIZE - len, ".%03ldZ", now.tv_nsec / 1000000);
+    text_print(out, TIME_SIZE, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", utc.tm_year + 1900,
+               utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec,
+               now.tv_nsec / 1000000);
 }
 
 /* One line that a terminal may show, whatever a server's error has in it; it gets no longer. */

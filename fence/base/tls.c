@@ -15,6 +15,7 @@
 #include "fence/base/check.h"
 #include "fence/base/file.h"
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 
 struct tls_context {
     SSL_CTX *ssl;
@@ -99,7 +100,7 @@ static const char *reason(void)
 {
     unsigned long code = ERR_peek_error();
     const char *text =
-        ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code)) : ERR_reason_error_string(code);
+        ERR_SYSTEM_ERROR(code) ? plain_errno(ERR_GET_REASON(code)) : ERR_reason_error_string(code);
     return text != NULL ? text : "unknown error";
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/plain.h"
 
 #define PAUSE_MIN_MS     50
 #define PAUSE_MAX_MS     2000
@@ -119,8 +120,8 @@ void reconnect_health(const struct reconnect *reconnect, bool answers, int64_t r
     else if (reconnect->reason[0] == '\0')
         text_print(health->detail, size, "%s: connecting", reconnect->name);
     else if (retry_at_ms != 0 && pause_s > 0)
-        text_print(health->detail, size, "%s: %s, trying again in %.1f s", reconnect->name,
-                   reconnect->reason, pause_s);
+        plain_print(health->detail, size, "%s: %s, trying again in %.1f s", reconnect->name,
+                    reconnect->reason, pause_s);
     else
         text_print(health->detail, size, "%s: %s, trying again", reconnect->name,
                    reconnect->reason);

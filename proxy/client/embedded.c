@@ -20,6 +20,7 @@
 #include "fence/base/check.h"
 #include "fence/base/list.h"
 #include "fence/base/mem.h"
+#include "fence/base/thread.h"
 #include "proxy/client/thread.h"
 #include "proxy/client/transport.h"
 #include "proxy/host/host.h"

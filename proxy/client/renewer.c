@@ -23,6 +23,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/base/thread.h"
 #include "proxy/client/reply.h"
 #include "proxy/resp/resp.h"
 

@@ -21,6 +21,8 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
+#include "fence/base/thread.h"
 #include "fence/base/tls.h"
 #include "proxy/client/thread.h"
 #include "proxy/client/transport.h"
@@ -83,7 +85,7 @@ static enum io_result send_bytes(struct socket *socket, struct bytes data, int64
             continue;
         }
         if (!would_block(errno))
-            return broken(socket, strerror(errno));
+            return broken(socket, plain_errno(errno));
         /* A wake-up does not stop what has begun: half a request is of no use. */
         if (wait_for(socket->fd, POLLOUT, -1, deadline_ms) == IO_LATE)
             return IO_LATE;
@@ -156,7 +158,7 @@ static enum io_result receive_some(struct socket *socket, struct buf *in, int64_
     if (got < 0 && would_block(errno))
         return wait_for(socket->fd, POLLIN, socket->base.wake_fd, deadline_ms);
     if (got < 0)
-        return broken(socket, strerror(errno));
+        return broken(socket, plain_errno(errno));
     if (got == 0)
         return broken(socket, "the daemon closed the connection");
     tls_receive(socket->tls, (struct bytes){sealed, (size_t)got}, in, &socket->sealed);
@@ -207,7 +209,7 @@ static enum io_result socket_receive(struct transport *transport, struct buf *in
         if (got == 0)
             return broken(socket, "the daemon closed the connection");
         if (!would_block(errno))
-            return broken(socket, strerror(errno));
+            return broken(socket, plain_errno(errno));
         enum io_result result = wait_for(socket->fd, POLLIN, socket->base.wake_fd, deadline_ms);
         if (result != IO_DONE)
             return result;
@@ -335,7 +337,8 @@ static struct addrinfo *resolve(const char *host, const char *port, int64_t dead
     } else if (waited != IO_DONE || !atomic_load(&lookup->ready)) {
         *error = fail(STK_TIMEOUT, "looking up %s takes too long", host);
     } else if (lookup->code != 0) {
-        *error = fail(STK_UNREACHABLE, "cannot look up %s: %s", host, gai_strerror(lookup->code));
+        *error =
+            fail(STK_UNREACHABLE, "cannot look up %s: %s", host, plain_host_error(lookup->code));
     } else {
         result = lookup->result;
         lookup->result = NULL;
@@ -444,7 +447,7 @@ struct transport *socket_open(const struct target *target, int64_t deadline_ms, 
     if (fd < 0) {
         *error = attempt.error != STK_OK ? attempt.error
                                          : fail(STK_UNREACHABLE, "cannot connect to %s: %s",
-                                                attempt.to, strerror(attempt.why));
+                                                attempt.to, plain_errno(attempt.why));
         return NULL;
     }
     struct socket *socket = mem_zalloc(sizeof *socket);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 #include "proxy/client/command.h"
 #include "proxy/client/reply.h"
 
@@ -31,12 +32,13 @@ static void add_param(struct statement *statement, size_t i, const stk_sql_value
     struct buf *text = &statement->texts[i];
     const char *data = value->bytes;
     size_t len = value->len;
+    char number[PLAIN_FLOAT_SIZE];
 
     statement->types[i] = "niftb"[value->type];
     if (value->type == STK_SQL_INTEGER)
         buf_printf(text, "%lld", (long long)value->integer);
     else if (value->type == STK_SQL_FLOAT)
-        buf_printf(text, "%.17g", value->real);
+        buf_append_text(text, plain_float(value->real, number));
     else if (value->type == STK_SQL_TEXT && len == 0 && data != NULL)
         len = strlen(data);
     if (text->len > 0 || value->type == STK_SQL_NULL || data == NULL) {
@@ -192,7 +194,7 @@ int64_t stk_rows_integer(const stk_rows *rows, size_t row, size_t column)
 double stk_rows_float(const stk_rows *rows, size_t row, size_t column)
 {
     const char *text = stk_rows_text(rows, row, column, NULL);
-    return text != NULL ? strtod(text, NULL) : 0;
+    return text != NULL ? plain_to_double(text, NULL) : 0;
 }
 
 int64_t stk_rows_changes(const stk_rows *rows)

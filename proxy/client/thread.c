@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,19 +126,6 @@ bool thread_mark_lives(struct thread_mark mark)
 {
     uint64_t begun;
     return read_begun(mark.tid, &begun) && (begun == mark.begun || begun == 0 || mark.begun == 0);
-}
-
-bool thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *context)
-{
-    sigset_t all, before;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(thread, NULL, main, context);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed == 0)
-        pthread_setname_np(*thread, name);
-    return failed == 0;
 }
 
 void thread_cond_init(pthread_cond_t *cond)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What each thread has of its own (the words of its last failure, the ID of its last write, what
  * cancels its calls, and a mark by which others can tell whether it still runs), and how the
- * library starts threads and waits in them. */
+ * library waits in threads. */
 #ifndef STOCKADE_CLIENT_THREAD_H
 #define STOCKADE_CLIENT_THREAD_H
 
@@ -37,10 +37,6 @@ struct thread_mark thread_mark_own(void);
 bool thread_mark_equal(struct thread_mark a, struct thread_mark b);
 /* Whether that thread of this process still runs. Where /proc is missing: true. */
 bool thread_mark_lives(struct thread_mark mark);
-
-/* Start a thread to which no signal is delivered: signals are the program's. False: there are no
- * more threads. */
-bool thread_start(pthread_t *thread, const char *name, void *(*main)(void *), void *context);
 
 /* Make a condition for thread_wait; pthread_cond_destroy ends it. */
 void thread_cond_init(pthread_cond_t *cond);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/plain.h"
 #include "proxy/resp/resp.h"
 
 enum { NUMBER_MAX = 20, HEADER_MAX = 1 + NUMBER_MAX + 2, ERROR_TEXT_MAX = 512 };
@@ -159,8 +160,8 @@ void resp_double(struct buf *out, double value, bool resp3)
         snprintf(text, sizeof text, "%s", value < 0 ? "-inf" : "inf");
     else /* the shortest that reads back as the same number */
         for (int digits = 15; digits <= 17; digits++) {
-            snprintf(text, sizeof text, "%.*g", digits, value);
-            if (strtod(text, NULL) == value)
+            plain_print(text, sizeof text, "%.*g", digits, value);
+            if (plain_to_double(text, NULL) == value)
                 break;
         }
     if (resp3)

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fence/base/plain.h"
+
 static bool parse_unix(const char *path, struct address *address, char *why, size_t why_size)
 {
     size_t len = strlen(path);
@@ -51,7 +53,7 @@ bool address_resolve(const struct address *address, struct sockaddr_storage *res
     snprintf(port, sizeof port, "%d", address->host.port);
     int failed = getaddrinfo(address->host.name, port, &hints, &found);
     if (failed != 0) {
-        snprintf(why, why_size, "%s", gai_strerror(failed));
+        snprintf(why, why_size, "%s", plain_host_error(failed));
         return false;
     }
     const struct addrinfo *best = found;

@@ -21,11 +21,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 #include "proxy/engine/show/show.h"
 #include "proxy/server/address.h"
 #include "proxy/server/api.h"
@@ -183,7 +183,7 @@ static enum MHD_Result find_forwarded(void *context, enum MHD_ValueKind kind, co
                                       const char *value)
 {
     (void)kind, (void)value;
-    if (strcasecmp(name, "Forwarded") != 0 && strncasecmp(name, "X-Forwarded-", 12) != 0)
+    if (!plain_equal(name, "Forwarded") && !plain_begins(name, "X-Forwarded-"))
         return MHD_YES;
     *(bool *)context = true;
     return MHD_NO;
@@ -615,7 +615,7 @@ static int listen_on(struct admin *admin, const char *text, char *why, size_t wh
                    address_text(&resolved, (char[ADDRESS_TEXT_MAX]){0}));
         return fd;
     }
-    snprintf(why, why_size, "%s", strerror(errno));
+    snprintf(why, why_size, "%s", plain_errno(errno));
     if (fd >= 0)
         close(fd);
     return -1;
@@ -629,7 +629,7 @@ static int take(struct admin *admin, int fd, bool tls, char *why, size_t why_siz
 
     if (getsockname(fd, (struct sockaddr *)&bound, &len) != 0 ||
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
-        snprintf(why, why_size, "inherited socket %d: %s", fd, strerror(errno));
+        snprintf(why, why_size, "inherited socket %d: %s", fd, plain_errno(errno));
         close(fd);
         return -1;
     }
@@ -764,7 +764,7 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
         close(fd);
     }
     if (admin->http != NULL && options->tls != NULL && !open_tunnels(admin, loop, options, fd)) {
-        snprintf(reason, sizeof reason, "%s", strerror(errno));
+        snprintf(reason, sizeof reason, "%s", plain_errno(errno));
         MHD_stop_daemon(admin->http);
         admin->http = NULL;
     }

@@ -25,6 +25,7 @@
 #include "fence/base/check.h"
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 #include "proxy/host/host.h"
 #include "proxy/server/access.h"
 #include "proxy/server/admin.h"
@@ -575,7 +576,7 @@ static void reopen_log(struct daemon *daemon)
         log_info(daemon->log, "SIGUSR1: the log goes on here");
     else
         log_error(daemon->log, "SIGUSR1: %s cannot be opened: %s; the log stays where it is", path,
-                  strerror(errno));
+                  plain_errno(errno));
 }
 
 static void on_user_signal(uv_signal_t *handle, int number)
@@ -588,12 +589,12 @@ static void on_user_signal(uv_signal_t *handle, int number)
     if (number == SIGUSR1 && daemon->auditing != NULL && daemon->stage < ENDING)
         auditing_reopen(daemon->auditing);
     if (number != SIGUSR1)
-        log_info(daemon->log, "signal %d (%s) is ignored", number, strsignal(number));
+        log_info(daemon->log, "signal %d (%s) is ignored", number, plain_signal(number));
     else if (!has_file && daemon->auditing == NULL)
         log_info(daemon->log,
                  "signal %d (%s) is ignored: the log goes to stderr, so there is no file to open "
                  "again",
-                 number, strsignal(number));
+                 number, plain_signal(number));
 }
 
 /* The end. */
@@ -607,7 +608,7 @@ static void on_signal(uv_signal_t *handle, int number)
         _exit(EXIT_FAILURE);
     }
     daemon->signalled = true;
-    log_info(daemon->log, "signal %d (%s)", number, strsignal(number));
+    log_info(daemon->log, "signal %d (%s)", number, plain_signal(number));
     drain(daemon);
 }
 
@@ -735,7 +736,7 @@ static int run(struct options *options)
         int fd = log_file_open(path);
         if (fd < 0) {
             log_error(&log, "%s %s: %s", options_origin(options, OPTION_LOG_FILE), path,
-                      strerror(errno));
+                      plain_errno(errno));
             return EXIT_FAILURE;
         }
         file.fd = fd;

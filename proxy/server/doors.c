@@ -2,11 +2,10 @@
 #include "proxy/server/doors.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <string.h>
-#include <strings.h>
 
 #include "fence/base/bytes.h"
+#include "fence/base/plain.h"
 
 enum { NAME_MAX_LEN = 253 };
 
@@ -15,7 +14,7 @@ bool doors_name_is_valid(const char *name)
     size_t len = strlen(name);
 
     for (size_t i = 0; i < len; i++)
-        if (!isalnum((unsigned char)name[i]) && name[i] != '-' && name[i] != '.' && name[i] != '_')
+        if (!plain_is_alnum(name[i]) && name[i] != '-' && name[i] != '.' && name[i] != '_')
             return false;
     return len > 0 && len <= NAME_MAX_LEN;
 }
@@ -29,7 +28,7 @@ static bool is_port(const char *text)
         return true;
     if (*text++ != ':')
         return false;
-    while (isdigit((unsigned char)text[digits]))
+    while (plain_is_digit(text[digits]))
         digits++;
     return digits >= 1 && digits <= 5 && text[digits] == '\0';
 }
@@ -49,10 +48,10 @@ bool doors_host_is_known(const struct doors *doors, const char *host)
     name[len] = '\0';
     if (bracketed)
         return inet_pton(AF_INET6, name, &address) == 1;
-    if (inet_pton(AF_INET, name, &address) == 1 || strcasecmp(name, "localhost") == 0)
+    if (inet_pton(AF_INET, name, &address) == 1 || plain_equal(name, "localhost"))
         return true;
     for (size_t i = 0; i < doors->names_count; i++)
-        if (strcasecmp(name, doors->names[i]) == 0)
+        if (plain_equal(name, doors->names[i]))
             return true;
     return false;
 }
@@ -63,8 +62,8 @@ static bool is_own_origin(const struct visitor *visitor)
     const char *scheme = visitor->tls ? "https://" : "http://";
     size_t len = strlen(scheme);
 
-    return strncasecmp(visitor->origin, scheme, len) == 0 &&
-           strcasecmp(visitor->origin + len, visitor->host) == 0;
+    return plain_begins(visitor->origin, scheme) &&
+           plain_equal(visitor->origin + len, visitor->host);
 }
 
 /* Browsers say in Sec-Fetch-Site who asks: "none" is the user, who typed the address. */
@@ -114,7 +113,7 @@ static bool is_json(const char *type)
     static const char json[] = "application/json";
     size_t len = sizeof json - 1;
 
-    return type != NULL && strncasecmp(type, json, len) == 0 &&
+    return type != NULL && plain_begins(type, json) &&
            (type[len] == '\0' || type[len] == ';' || type[len] == ' ');
 }
 

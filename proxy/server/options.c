@@ -11,7 +11,6 @@
  * would be right. */
 #include "proxy/server/options.h"
 
-#include <ctype.h>
 #include <ini.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +21,7 @@
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "fence/base/nearest.h"
+#include "fence/base/plain.h"
 #include "fence/base/uri.h"
 #include "fence/lease/uri.h"
 #include "proxy/engine/lock_pattern.h"
@@ -277,7 +277,7 @@ const char *options_variable(enum option option, char variable[OPTION_VARIABLE_M
 {
     snprintf(variable, OPTION_VARIABLE_MAX, "STOCKADE_%s", rows[option].name);
     for (char *c = variable; *c != '\0'; c++)
-        *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+        *c = *c == '-' ? '_' : plain_upper(*c);
     return variable;
 }
 
@@ -397,7 +397,7 @@ static int take_setting(void *context, const char *section, const char *name, co
 static const char *shown_path(const char *path, char *quoted, size_t size)
 {
     for (const char *c = path; *c != '\0'; c++)
-        if (iscntrl((unsigned char)*c))
+        if (plain_is_control(*c))
             return log_quoted(bytes_of(path), quoted, size);
     return path;
 }

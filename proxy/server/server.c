@@ -17,6 +17,7 @@
 #include "fence/base/check.h"
 #include "fence/base/list.h"
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 #include "proxy/server/address.h"
 #include "proxy/server/conn.h"
 
@@ -86,7 +87,8 @@ static bool clear_path(const char *path, char *why, size_t why_size)
     if (failed == ECONNREFUSED && unlink(path) == 0)
         return true;
     snprintf(why, why_size, "%s",
-             failed == 0 || failed == EAGAIN ? "somebody answers there already" : strerror(errno));
+             failed == 0 || failed == EAGAIN ? "somebody answers there already"
+                                             : plain_errno(errno));
     return false;
 }
 
@@ -112,7 +114,7 @@ static bool bind_unix(struct listener *listener, const char *path, char *why, si
         return false;
     }
     if (failed != 0 || chmod(path, 0700) != 0) {
-        snprintf(why, why_size, "%s", failed != 0 ? uv_strerror(failed) : strerror(errno));
+        snprintf(why, why_size, "%s", failed != 0 ? uv_strerror(failed) : plain_errno(errno));
         return false;
     }
     snprintf(listener->text, sizeof listener->text, "unix:%s", path);

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 
 #define ADMIN_NAME "admin" /* FileDescriptorName= of the socket unit */
 
@@ -67,7 +68,7 @@ bool service_take_sockets(struct service_sockets *sockets, char *why, size_t why
 
     *sockets = (struct service_sockets){.admin = -1};
     if (count < 0) {
-        snprintf(why, why_size, "LISTEN_FDS, LISTEN_FDNAMES: %s", strerror(-count));
+        snprintf(why, why_size, "LISTEN_FDS, LISTEN_FDNAMES: %s", plain_errno(-count));
         return false;
     }
     sockets->listen = mem_zalloc(((size_t)count + 1) * sizeof *sockets->listen);

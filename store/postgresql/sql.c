@@ -27,6 +27,7 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 #include "store/postgresql/statements.h"
 #include "store/postgresql/tables.h"
 #include "store/sql_text.h"
@@ -325,13 +326,13 @@ static const char *type_of(const struct sql_value *value)
 static void add_param(struct pg_array *array, const struct sql_value *value)
 {
     struct buf text = {0};
-    char pair[2];
+    char pair[2], number[PLAIN_FLOAT_SIZE];
 
     switch (value->type) {
     case SQL_NULL: pg_array_null(array); return;
     case SQL_TEXT: pg_array_bytes(array, value->bytes); return;
     case SQL_INTEGER: buf_printf(&text, "%lld", (long long)value->integer); break;
-    case SQL_FLOAT: buf_printf(&text, "%.17g", value->real); break;
+    case SQL_FLOAT: buf_append_text(&text, plain_float(value->real, number)); break;
     case SQL_BLOB:
         buf_append_text(&text, "\\x");
         for (size_t i = 0; i < value->bytes.len; i++) {
@@ -466,7 +467,7 @@ static struct sql_value value_of(unsigned type, struct bytes text, char *memory)
     case OID_FLOAT4:
     case OID_FLOAT8:
         value.type = SQL_FLOAT;
-        value.real = strtod(text.data, NULL);
+        value.real = plain_to_double(text.data, NULL);
         break;
     case OID_BYTEA:
         value.type = SQL_BLOB;

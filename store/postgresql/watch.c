@@ -2,13 +2,13 @@
 #include "store/postgresql/watch.h"
 
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "fence/base/check.h"
+#include "fence/base/thread.h"
 #include "store/postgresql/load.h"
 #include "store/postgresql/statements.h"
 
@@ -332,20 +332,12 @@ static void *watch_main(void *context)
 
 bool pg_watch_start(struct pg_watch *watch)
 {
-    sigset_t all, before;
-
     pthread_mutex_init(&watch->lock, NULL);
     blockers_init(&watch->blockers, watch->reach.txn.pg.uri);
     watch->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (watch->wake_fd < 0)
         return false;
-    /* Signals are the main thread's. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    watch->started = pthread_create(&watch->thread, NULL, watch_main, watch) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (watch->started)
-        pthread_setname_np(watch->thread, "store-watch");
+    watch->started = thread_start(&watch->thread, "store-watch", watch_main, watch);
     return watch->started;
 }
 

@@ -23,6 +23,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "fence/base/plain.h"
 #include "store/sqlite/anew.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/operation.h"
@@ -49,7 +50,7 @@ static bool make(struct backup_call *call, sqlite3 *store, char *why, size_t why
     struct stat status;
 
     if (stat(call->store, &status) != 0) {
-        snprintf(why, why_size, "cannot read %s: %s", call->store, strerror(errno));
+        snprintf(why, why_size, "cannot read %s: %s", call->store, plain_errno(errno));
         return false;
     }
     bool made = scratch_open(&scratch, call->file, ".tmp", status.st_mode & 0666, why, why_size) &&
@@ -266,7 +267,7 @@ bool store_sqlite_restore(struct restore_call *call, char *why, size_t why_size)
         return false;
     }
     if (stat(call->file, &status) != 0) {
-        snprintf(why, why_size, "cannot read %s: %s", call->file, strerror(errno));
+        snprintf(why, why_size, "cannot read %s: %s", call->file, plain_errno(errno));
         return false;
     }
     mode_t mode = (status.st_mode & 0666) | 0600;

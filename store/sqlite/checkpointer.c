@@ -2,11 +2,11 @@
 #include "store/sqlite/checkpointer.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "fence/base/check.h"
+#include "fence/base/thread.h"
 #include "store/sqlite/db.h"
 #include "store/sqlite/holders.h"
 #include "store/sqlite/wal_vfs.h"
@@ -228,7 +228,6 @@ static void *checkpointer_main(void *context)
 bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, struct files *files,
                         int pages_max, bool threaded, const char *path, const struct log *log)
 {
-    sigset_t all, before;
 
     *checkpointer = (struct checkpointer){
         .db = db,
@@ -245,14 +244,8 @@ bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, struct f
     set_pages_max(checkpointer);
     if (!threaded)
         return true;
-    /* Signals are the main thread's. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     checkpointer->threaded =
-        pthread_create(&checkpointer->thread, NULL, checkpointer_main, checkpointer) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (checkpointer->threaded)
-        pthread_setname_np(checkpointer->thread, "store-copier");
+        thread_start(&checkpointer->thread, "store-copier", checkpointer_main, checkpointer);
     return checkpointer->threaded;
 }
 

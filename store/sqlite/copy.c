@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 #include "store/sqlite/place.h"
 #include "store/sqlite/schema.h"
 
@@ -75,7 +76,7 @@ bool copy_sync_folder(const char *path, char *why, size_t why_size)
     bool synced = fd >= 0 && fsync(fd) == 0;
 
     if (!synced)
-        snprintf(why, why_size, "cannot sync the folder %s: %s", folder, strerror(errno));
+        snprintf(why, why_size, "cannot sync the folder %s: %s", folder, plain_errno(errno));
     if (fd >= 0)
         close(fd);
     free(name);
@@ -98,14 +99,14 @@ static int lock_path(const char *path, mode_t mode, char *why, size_t why_size)
     for (;;) {
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, mode);
         if (fd < 0) {
-            snprintf(why, why_size, "cannot write %s: %s", path, strerror(errno));
+            snprintf(why, why_size, "cannot write %s: %s", path, plain_errno(errno));
             return -1;
         }
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             if (errno == EWOULDBLOCK)
                 snprintf(why, why_size, "another backup or restore is writing %s", path);
             else
-                snprintf(why, why_size, "cannot lock %s: %s", path, strerror(errno));
+                snprintf(why, why_size, "cannot lock %s: %s", path, plain_errno(errno));
             close(fd);
             return -1;
         }
@@ -115,7 +116,7 @@ static int lock_path(const char *path, mode_t mode, char *why, size_t why_size)
             return fd;
         is_new = named_so;
         if (named_so && unlink(path) != 0) {
-            snprintf(why, why_size, "cannot replace %s: %s", path, strerror(errno));
+            snprintf(why, why_size, "cannot replace %s: %s", path, plain_errno(errno));
             close(fd);
             return -1;
         }
@@ -135,7 +136,7 @@ bool scratch_open(struct scratch *scratch, const char *beside, const char *suffi
     }
     *scratch = (struct scratch){.path = path, .fd = fd};
     if (ftruncate(fd, 0) != 0) {
-        snprintf(why, why_size, "cannot write %s: %s", path, strerror(errno));
+        snprintf(why, why_size, "cannot write %s: %s", path, plain_errno(errno));
         return false;
     }
     scratch->db = db_open(path, DB_OFFLINE, why, why_size);
@@ -154,7 +155,7 @@ bool scratch_finish(struct scratch *scratch, const char *path, char *why, size_t
         return db_explain(scratch->db, scratch->path, why, why_size);
     scratch->db = NULL;
     if (fsync(scratch->fd) != 0 || rename(scratch->path, path) != 0) {
-        snprintf(why, why_size, "cannot finish %s: %s", path, strerror(errno));
+        snprintf(why, why_size, "cannot finish %s: %s", path, plain_errno(errno));
         return false;
     }
     free(scratch->path);
@@ -304,7 +305,7 @@ sqlite3 *copy_source(const char *path, const char *what, char *why, size_t why_s
         if (errno == ENOENT)
             snprintf(why, why_size, "there is no %s", path);
         else
-            snprintf(why, why_size, "cannot read %s: %s", path, strerror(errno));
+            snprintf(why, why_size, "cannot read %s: %s", path, plain_errno(errno));
         return NULL;
     }
     if (is_store && !place_is_sole(path, why, why_size))

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fence/base/bytes.h"
+#include "fence/base/plain.h"
 #include "store/sqlite/place.h"
 #include "store/sqlite/wal_vfs.h"
 
@@ -42,18 +43,19 @@ static void explain_cannot_open(sqlite3 *db, const char *path, char *why, size_t
         snprintf(why, why_size, "cannot open %s: it is a folder", path);
     } else if (stat(folder, &status) != 0) {
         snprintf(why, why_size, "cannot create %s: %s %s", path,
-                 errno == ENOENT ? "there is no folder" : strerror(errno), folder);
+                 errno == ENOENT ? "there is no folder" : plain_errno(errno), folder);
     } else if (!S_ISDIR(status.st_mode)) {
         snprintf(why, why_size, "cannot create %s: %s is not a folder", path, folder);
     } else if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0) {
         snprintf(why, why_size, "user %u cannot create %s%s in the folder %s: %s",
-                 (unsigned)geteuid(), path, there ? "-wal and -shm" : "", folder, strerror(errno));
+                 (unsigned)geteuid(), path, there ? "-wal and -shm" : "", folder,
+                 plain_errno(errno));
     } else if (there && faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) != 0) {
         snprintf(why, why_size, "user %u cannot read and write %s: %s", (unsigned)geteuid(), path,
-                 strerror(errno));
+                 plain_errno(errno));
     } else {
         snprintf(why, why_size, "cannot open %s, or make its -wal and -shm beside it: %s", path,
-                 system != 0 ? strerror(system) : sqlite3_errmsg(db));
+                 system != 0 ? plain_errno(system) : sqlite3_errmsg(db));
     }
 }
 
@@ -78,7 +80,7 @@ bool db_explain(sqlite3 *db, const char *path, char *why, size_t why_size)
     case SQLITE_FULL: snprintf(why, why_size, "there is no room on the disk for %s", path); break;
     default:
         snprintf(why, why_size, "%s: %s%s%s", path, sqlite3_errmsg(db), system != 0 ? ": " : "",
-                 system != 0 ? strerror(system) : "");
+                 system != 0 ? plain_errno(system) : "");
     }
     return false;
 }

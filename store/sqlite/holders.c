@@ -4,7 +4,6 @@
  * would drop all locks that this process has on it.) */
 #include "store/sqlite/holders.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/sysmacros.h>
@@ -29,7 +28,7 @@ static void add(char *out, size_t size, int pid)
     }
     comm[strcspn(comm, "\n")] = '\0';
     for (char *at = comm; *at != '\0'; at++)
-        if (!isprint((unsigned char)*at))
+        if (*at < ' ' || *at > '~')
             *at = '?';
     text_print(out + len, size - len, "%s%s (process %d)", len > 0 ? ", " : "", comm, pid);
 }

@@ -9,8 +9,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
+#include "fence/base/plain.h"
 #include "store/sql_text.h"
 #include "store/sqlite/guards.h"
 #include "store/sqlite/sql.h"
@@ -38,12 +38,12 @@ enum { READABLE = sizeof readable / sizeof *readable };
 
 static bool begins(const char *name, const char *with)
 {
-    return name != NULL && strncasecmp(name, with, strlen(with)) == 0;
+    return name != NULL && plain_begins(name, with);
 }
 
 static bool is(const char *name, const char *other)
 {
-    return name != NULL && strcasecmp(name, other) == 0;
+    return name != NULL && plain_equal(name, other);
 }
 
 static bool is_own(const char *name)
@@ -64,7 +64,7 @@ static bool has_column(const char *columns, const char *column)
     char word[32];
 
     snprintf(word, sizeof word, " %s ", column);
-    return strcasestr(columns, word) != NULL;
+    return plain_contains(columns, word);
 }
 
 /* Is what is being compiled a trigger of a guard's? A user's statement may call a query of its own

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/plain.h"
 
 static const char *const sql_of[STATEMENTS] = {
 #define X(name, sql) [STATEMENT_##name] = (sql),
@@ -69,7 +70,7 @@ enum stk_error transaction_fail(struct transaction *txn)
     txn->failed = true;
     txn->code = sqlite3_errcode(txn->db);
     snprintf(txn->reason, sizeof txn->reason, "%s%s%s", sqlite3_errmsg(txn->db),
-             system != 0 ? ": " : "", system != 0 ? strerrordesc_np(system) : "");
+             system != 0 ? ": " : "", system != 0 ? plain_errno(system) : "");
     return STK_STORE;
 }
 

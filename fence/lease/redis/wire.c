@@ -8,7 +8,6 @@
  * form than usual, an array of too many elements, and a reply that never ends each end the wire. */
 #include "fence/lease/redis/wire.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <hiredis/hiredis.h>
 #include <netinet/in.h>
@@ -23,6 +22,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 
 #define READ_SIZE          (16 * 1024)
 #define UNREAD_BYTES_MAX   (1024 * 1024) /* of a string or a number that is not complete */
@@ -60,8 +60,8 @@ static void note_error(struct wire *wire, const char *error)
     if (wire->error[0] != '\0')
         return;
     text_print(wire->error, sizeof wire->error, "%s", error);
-    if (isupper((unsigned char)wire->error[0]) && islower((unsigned char)wire->error[1]))
-        wire->error[0] = (char)tolower((unsigned char)wire->error[0]);
+    if (plain_is_upper(wire->error[0]) && plain_is_lower(wire->error[1]))
+        wire->error[0] = plain_lower(wire->error[0]);
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -234,7 +234,7 @@ static bool receive(struct wire *wire)
     if (len < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
     if (len < 0)
-        end(wire, strerror(errno));
+        end(wire, plain_errno(errno));
     else if (len == 0)
         end(wire, wire->connected ? "server closed the connection"
                                   : "server closed the connection in the TLS handshake");
@@ -273,7 +273,7 @@ static void transmit(struct wire *wire)
         return;
     ssize_t len = send(wire->fd, from->data, from->len, MSG_NOSIGNAL);
     if (len < 0 && errno != EAGAIN && errno != EINTR)
-        end_failed(wire, strerror(errno));
+        end_failed(wire, plain_errno(errno));
     else if (len > 0)
         buf_consume(from, (size_t)len);
 }
@@ -287,7 +287,7 @@ static void finish_connect(struct wire *wire)
     if (getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
         error = errno;
     if (error != 0) {
-        end(wire, strerror(error));
+        end(wire, plain_errno(error));
     } else if (wire->tls_context == NULL) {
         become_connected(wire);
     } else {
@@ -304,7 +304,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
         int error = 0;
         socklen_t size = sizeof error;
         bool known = getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error != 0;
-        end_failed(wire, known ? strerror(error) : uv_strerror(status));
+        end_failed(wire, known ? plain_errno(error) : uv_strerror(status));
         return;
     }
     if (!wire->connected && wire->tls == NULL) {
@@ -368,7 +368,7 @@ struct wire *wire_open(struct uv_loop_s *loop, const struct wire_target *target,
 
     wire->fd = begin_connect(target);
     if (wire->fd < 0)
-        note_error(wire, strerror(errno));
+        note_error(wire, plain_errno(errno));
     else if ((status = uv_poll_init(loop, &wire->poll, wire->fd)) != 0)
         note_error(wire, uv_strerror(status));
     if (wire->fd < 0 || status != 0) {

@@ -2,12 +2,12 @@
 /* Paths, names and contents of nodes. What others may have written there is judged strictly. */
 #include "fence/lease/zookeeper/node.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/plain.h"
 #include "fence/token.h"
 
 #define NODE_TTL_MAX_MS INT32_MAX /* longer than any lease that a daemon grants */
@@ -17,12 +17,12 @@
 static void encode(struct buf *out, struct bytes text)
 {
     for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.data[i];
-        bool plain = isalnum(c) || c == '-' || c == '_' || c == ':' || (c == '.' && i > 0);
+        char c = text.data[i];
+        bool plain = plain_is_alnum(c) || c == '-' || c == '_' || c == ':' || (c == '.' && i > 0);
         if (plain)
             buf_append(out, &c, 1);
         else
-            buf_printf(out, "%%%02X", c);
+            buf_printf(out, "%%%02X", (unsigned char)c);
     }
 }
 

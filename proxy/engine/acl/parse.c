@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a file of users. Words of Redis's whose promise Stockade cannot keep are refused by name.
  */
-#include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "fence/base/check.h"
 #include "fence/base/glob.h"
+#include "fence/base/plain.h"
 #include "proxy/engine/acl/acl_impl.h"
 
 struct parser {
@@ -28,7 +28,7 @@ static __attribute__((format(printf, 2, 3))) bool wrong(struct parser *parser, c
     vsnprintf(parser->why + len, ACL_WHY_SIZE - (size_t)len, format, args);
     va_end(args);
     for (char *at = parser->why; *at != '\0'; at++)
-        if (iscntrl((unsigned char)*at))
+        if (plain_is_control(*at))
             *at = '?';
     return false;
 }

@@ -3,7 +3,6 @@
  * people choose there is crypt(3), which takes long on purpose. What crypt has found right is known
  * again by a keyed hash, under a random key of its own, which never leaves this process. */
 #include <crypt.h>
-#include <ctype.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -13,6 +12,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 #include "proxy/engine/acl/acl_impl.h"
 
 void acl_hash(struct bytes text, unsigned char hash[ACL_HASH_LEN])
@@ -58,7 +58,7 @@ static bool has_form(const char *text)
     size_t form = 0, dollars = 0;
 
     for (const char *c = text; *c != '\0'; c++) {
-        if (!isalnum((unsigned char)*c) && strchr("./$=,", *c) == NULL)
+        if (!plain_is_alnum(*c) && strchr("./$=,", *c) == NULL)
             return false;
         dollars += *c == '$';
     }

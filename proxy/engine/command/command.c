@@ -2,10 +2,10 @@
 /* The index of commands: open addressing, since it is asked for each command that arrives. */
 #include "proxy/engine/command/command.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/plain.h"
 
 enum { NAME_MAX_LEN = 32 };
 
@@ -13,7 +13,7 @@ static size_t slot_of(struct bytes name)
 {
     size_t hash = 5381;
     for (size_t i = 0; i < name.len; i++)
-        hash = hash * 33 + (size_t)toupper((unsigned char)name.data[i]);
+        hash = hash * 33 + (unsigned char)plain_upper(name.data[i]);
     return hash % COMMAND_SLOTS;
 }
 
@@ -77,7 +77,7 @@ const char *command_title(const char *name, char out[COMMAND_LOWER_SIZE])
     size_t len = 0;
 
     for (; name[len] != '\0' && len + 1 < COMMAND_LOWER_SIZE; len++)
-        out[len] = name[len] == '|' ? ' ' : (char)toupper((unsigned char)name[len]);
+        out[len] = name[len] == '|' ? ' ' : plain_upper(name[len]);
     out[len] = '\0';
     return out;
 }
@@ -87,7 +87,7 @@ const char *command_lower(const char *name, char out[COMMAND_LOWER_SIZE])
     size_t len = 0;
 
     for (; name[len] != '\0' && len + 1 < COMMAND_LOWER_SIZE; len++)
-        out[len] = (char)tolower((unsigned char)name[len]);
+        out[len] = plain_lower(name[len]);
     out[len] = '\0';
     return out;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fence/base/check.h"
+#include "fence/base/plain.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/counts.h"
 #include "proxy/engine/history/history.h"
@@ -182,11 +183,12 @@ static void print_memory(struct buf *out, const char *name, uint64_t bytes)
     static const char units[] = "KMG";
     double amount = (double)bytes / 1024;
     size_t unit = 0;
+    char rounded[32];
 
     for (; amount >= 1024 && units[unit + 1] != '\0'; unit++)
         amount /= 1024;
-    buf_printf(out, "%s:%" PRIu64 "\r\n%s_human:%.2f%c\r\n", name, bytes, name, amount,
-               units[unit]);
+    plain_print(rounded, sizeof rounded, "%.2f", amount);
+    buf_printf(out, "%s:%" PRIu64 "\r\n%s_human:%s%c\r\n", name, bytes, name, rounded, units[unit]);
 }
 
 static void section_memory(struct engine *engine, struct buf *out)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 #include "proxy/engine/acl/acl.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/write/exec.h"
@@ -64,13 +65,13 @@ static bool parse_float(struct bytes text, double *value)
     memcpy(copy, text.data, text.len);
     copy[text.len] = '\0';
     const char *digits = copy + (copy[0] == '-' || copy[0] == '+');
-    if (strcasecmp(digits, "inf") == 0) {
+    if (plain_equal(digits, "inf")) {
         *value = copy[0] == '-' ? -HUGE_VAL : HUGE_VAL;
         return true;
     }
     if (strspn(copy, "0123456789+-.eE") != text.len)
         return false;
-    *value = strtod(copy, &end);
+    *value = plain_to_double(copy, &end);
     return end == copy + text.len && isfinite(*value);
 }
 

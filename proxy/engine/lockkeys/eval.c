@@ -2,11 +2,11 @@
 /* EVAL, EVALSHA and SCRIPT, for the scripts of lock libraries. They are known by the SHA1 of their
  * text; a text that differs from a known one in nothing but whitespace, quotes and case is known,
  * too, and from then on by its own SHA1. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
 #include "proxy/engine/lockkeys/time.h"
 #include "proxy/engine/session/arguments.h"
@@ -55,7 +55,7 @@ static const struct lock_script *find(const struct engine *engine, struct bytes 
     if (sha1.len != LOCK_SHA1_SIZE - 1)
         return NULL;
     for (size_t i = 0; i < sha1.len; i++)
-        lower[i] = (char)tolower((unsigned char)sha1.data[i]);
+        lower[i] = plain_lower(sha1.data[i]);
     const struct lock_script *script = lock_script_find(lower);
     for (size_t i = 0; i < TEXTS_MAX && script == NULL; i++)
         if (strcmp(texts->all[i].sha1, lower) == 0)

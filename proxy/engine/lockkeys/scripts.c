@@ -4,12 +4,12 @@
  * a form where it does what none here does. */
 #include "proxy/engine/lockkeys/scripts.h"
 
-#include <ctype.h>
 #include <openssl/sha.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "fence/base/check.h"
+#include "fence/base/plain.h"
 #include "proxy/engine/lockkeys/run.h"
 #include "proxy/engine/scope.h"
 #include "proxy/resp/resp.h"
@@ -435,9 +435,9 @@ void lock_plain_sha1(struct bytes text, char sha1[LOCK_SHA1_SIZE])
     struct buf plain = {0};
 
     for (size_t i = 0; i < text.len; i++) {
-        unsigned char c = (unsigned char)text.data[i];
-        char taken = (char)(c == '"' ? '\'' : tolower(c));
-        if (!isspace(c))
+        char c = text.data[i];
+        char taken = c == '"' ? '\'' : plain_lower(c);
+        if (!plain_is_space(c))
             buf_append(&plain, &taken, 1);
     }
     lock_sha1(buf_bytes(&plain), sha1);

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/arguments.h"
 
@@ -126,7 +127,7 @@ static bool take_seconds(struct request *request, int64_t *wait_ms)
 
     if (request->argv[2].len > 0 && request->argv[2].len < sizeof text) {
         memcpy(text, request->argv[2].data, request->argv[2].len);
-        seconds = strtod(text, &end);
+        seconds = plain_to_double(text, &end);
     }
     if (end == text || *end != '\0' || !(seconds >= 0)) {
         request_fail(request, STK_ERR, "timeout is not a float or out of range");

@@ -3,7 +3,6 @@
  * it. */
 #include "proxy/engine/write/exec.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/glob.h"
+#include "fence/base/plain.h"
 #include "proxy/engine/session/replies.h"
 
 /* At most so many bytes are around a bulk string: "$12345678\r\n" and "\r\n". */
@@ -107,12 +107,12 @@ static bool parse_float(struct bytes text, long double *value)
 {
     char copy[EXEC_FLOAT_SIZE], *end;
 
-    if (text.len == 0 || text.len >= sizeof copy || isspace((unsigned char)text.data[0]))
+    if (text.len == 0 || text.len >= sizeof copy || plain_is_space(text.data[0]))
         return false;
     memcpy(copy, text.data, text.len);
     copy[text.len] = '\0';
     errno = 0;
-    *value = strtold(copy, &end);
+    *value = plain_to_long_double(copy, &end);
     bool out_of_range = errno == ERANGE && (isinf(*value) || *value == 0);
     return end == copy + text.len && !out_of_range && !isnan(*value);
 }
@@ -129,7 +129,7 @@ bool exec_is_float(struct bytes text, bool *finite)
 /* Write a number without an exponent, however large it is. */
 static struct bytes write_float(long double value, char text[EXEC_FLOAT_SIZE])
 {
-    int len = snprintf(text, EXEC_FLOAT_SIZE, "%.17Lf", value);
+    int len = plain_print(text, EXEC_FLOAT_SIZE, "%.17Lf", value);
 
     check(len > 0 && len < EXEC_FLOAT_SIZE);
     while (text[len - 1] == '0')

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,8 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
+#include "fence/base/thread.h"
 #include "proxy/server/audit/file.h"
 
 enum {
@@ -288,7 +289,7 @@ static bool put(struct auditor *auditor, bool sync, char why[WHY_SIZE])
 
     if (!audit_file_write(auditor->file)) {
         snprintf(why, WHY_SIZE, "%.200s cannot be written: %s", auditor->options.path,
-                 strerror(errno));
+                 plain_errno(errno));
         return false;
     }
     if (!sync && now_ms - auditor->synced_ms < SYNC_MS &&
@@ -298,7 +299,7 @@ static bool put(struct auditor *auditor, bool sync, char why[WHY_SIZE])
         return true;
     if (!audit_file_sync(auditor->file)) {
         snprintf(why, WHY_SIZE, "%.200s cannot be synced: %s", auditor->options.path,
-                 strerror(errno));
+                 plain_errno(errno));
         auditor->sync_failed = true;
         return false;
     }
@@ -451,20 +452,6 @@ static void init_locks(struct auditor *auditor)
     pthread_condattr_destroy(&attributes);
 }
 
-static bool start_thread(struct auditor *auditor)
-{
-    sigset_t all, before;
-
-    /* Signals are the main thread's. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&auditor->thread, NULL, run, auditor);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed == 0)
-        pthread_setname_np(auditor->thread, "audit");
-    return failed == 0;
-}
-
 static void release(struct auditor *auditor)
 {
     audit_file_close(auditor->file);
@@ -519,7 +506,7 @@ struct auditor *auditor_open(const struct auditor_options *options, char *why, s
     auditor->report.head = audit_file_head(file);
     auditor->shown = auditor->report;
     say_head(auditor, opened.is_new ? "begins" : "goes on");
-    if (!start_thread(auditor)) {
+    if (!thread_start(&auditor->thread, "audit", run, auditor)) {
         snprintf(why, why_size, "audit: no thread can be started");
         release(auditor);
         return NULL;

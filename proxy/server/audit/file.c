@@ -14,6 +14,7 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "fence/base/mem.h"
+#include "fence/base/plain.h"
 
 enum { PIECE_BYTES = 256 << 10, NUMBER_DIGITS = 12, ID_DIGITS = 8, TORN_START_MAX = 4096 };
 
@@ -132,7 +133,7 @@ static bool scan_file(struct scan *scan, int fd, const char *path, char *why, si
         len = read(fd, buf_reserve(&scan->text, PIECE_BYTES), PIECE_BYTES);
         scan->text.len += len > 0 ? (size_t)len : 0;
         if (len < 0 && errno != EINTR) {
-            snprintf(why, why_size, "%s: %s", path, strerror(errno));
+            snprintf(why, why_size, "%s: %s", path, plain_errno(errno));
             return false;
         }
         if (len > 0)
@@ -159,7 +160,7 @@ static int open_path(const char *path, bool *is_new, char *why, size_t why_size)
     int fd = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
 
     if (fd < 0 || fstat(fd, &status) != 0) {
-        snprintf(why, why_size, "%s: %s", path, strerror(errno));
+        snprintf(why, why_size, "%s: %s", path, plain_errno(errno));
     } else if (!S_ISREG(status.st_mode)) {
         snprintf(why, why_size, "%s is not an ordinary file", path);
     } else if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
@@ -449,7 +450,7 @@ enum audit_rotation audit_file_rotate(struct audit_file *file, char *name, size_
         failed = renameat2(AT_FDCWD, file->path, AT_FDCWD, name, RENAME_NOREPLACE);
     }
     if (failed != 0) {
-        snprintf(why, why_size, "%s cannot become %s: %s", file->path, name, strerror(errno));
+        snprintf(why, why_size, "%s cannot become %s: %s", file->path, name, plain_errno(errno));
         return AUDIT_UNCHANGED;
     }
     if (go_on(file, why, why_size) == AUDIT_ROTATED)

@@ -9,12 +9,6 @@
 #include "fence/base/mem.h"
 #include "tests/unit/test.h"
 
-#define WORDS(...)                                                                                 \
-    sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), (const char *const[])             \
-    {                                                                                              \
-        __VA_ARGS__                                                                                \
-    }
-
 RIG_TEST(values_are_bytes)
 {
     stk_lease *lease = rig_acquire(rig->client, "r", 60000);

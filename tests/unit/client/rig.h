@@ -29,6 +29,13 @@ stk_client *rig_client(const struct rig *rig);
 #define ok(call) rig_ok((call), #call, __FILE__, __LINE__)
 void rig_ok(enum stk_error error, const char *what, const char *file, int line);
 
+/* A command's number of words, and the words. */
+#define WORDS(...)                                                                                 \
+    sizeof((const char *const[]){__VA_ARGS__}) / sizeof(char *), (const char *const[])             \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
 stk_lease *rig_acquire(stk_client *client, const char *resource, int64_t ttl_ms);
 
 /* What a `lost` was told, and what it does then. */
