@@ -40,6 +40,7 @@ ORACLE = {
     "HSCAN KEY 0": READ, "HSET KEY f v": WRITE, "HMSET KEY f v": WRITE, "HSETNX KEY f v": WRITE,
     "HDEL KEY f": WRITE, "HINCRBY KEY f 1": EXCHANGE, "HINCRBYFLOAT KEY f 1": EXCHANGE,
     "EVAL return~1 0": "@lease", "EVALSHA 00 0": "@lease", "BLPOP KEY 1": LEASE,
+    "DELIFEQ KEY value": LEASE, "DELEX KEY IFEQ value": LEASE,
     "SCRIPT EXISTS 00": "@lease", "SCRIPT LOAD return~1": "@lease",
     "SUBSCRIBE mine:1": "@events &", "PSUBSCRIBE mine:*": "@events &", "UNSUBSCRIBE": EVENTS,
     "PUNSUBSCRIBE": EVENTS, "PUBLISH mine:1 m": "@events &", "PUBSUB CHANNELS": EVENTS,
@@ -58,7 +59,9 @@ ORACLE = {
 }
 # On lock keys it is what is done to the lease that counts; LOCK is the lock key of LOCKED.
 LOCKS = {
-    "SET LOCK value NX PX 60000": LEASE, "GET LOCK": READ, "TTL LOCK": READ, "PTTL LOCK": READ,
+    "SET LOCK value NX PX 60000": LEASE, "SET LOCK value IFEQ value PX 60000": LEASE,
+    "DELIFEQ LOCK value": LEASE, "DELEX LOCK IFEQ value": LEASE,
+    "GET LOCK": READ, "TTL LOCK": READ, "PTTL LOCK": READ,
     "EXISTS LOCK": READ, "HEXISTS LOCK value": READ, "HGET LOCK value": READ, "DEL LOCK": REVOKE,
     "UNLINK LOCK": REVOKE, "GET redisson_lock_token:{LOCK}": READ,
     "DEL redisson_unlock_latch:{LOCK}:1": LEASE, "BLPOP lock-signal:LOCKED 0.01": LEASE,
@@ -68,8 +71,10 @@ DEEDS = {LEASE: """give_one give_or_gone give_or_error give_each give_all_ok tak
     extend_one extend_all extend_all_ok extend_seconds extend_or_add extend_or_take take_or_error
     net_extend rb_lock obtain spring_obtain spring_renew spring_unlock spring_unlock_told
     unlock_signal extend_zero redisson_lock redisson_fenced_lock redisson_unlock redisson_renew
-    redisson_renew_each""",
-    READ: "left_if_own left_if_own_3 left_or_error least_left owner_and_left",
+    redisson_renew_each db_take_all db_extend_all db_give_each take_batch extend_in_time
+    reset_all semaphore""",
+    READ: """left_if_own left_if_own_3 left_or_error least_left owner_and_left
+    owner_and_left_or_null""",
     REVOKE: "reset redisson_force_unlock"}
 SCRIPT_DEEDS = {form: needs for needs, forms in DEEDS.items() for form in forms.split()}
 SCRIPTS = dict(re.findall(r'\{"([0-9a-f]{40})",[^&{}]*&(\w+)\}',

@@ -15,6 +15,8 @@ LOCKS = ("--lock-keys", "lock:*")
 GIVE = "c3f8721cbb97f72bc19e972846bd7aaf91901658"  # redis-py's
 EXTEND = "1cac51482acf5858da00f6d685d68f886cd6b6b2"
 TAKE_ALL = "96da70f7716f27d278a5218544df37fd8b0a5e4c"  # node-redlock's
+TAKE_BATCH = "514d8d1b08387624661da2a9098d3949b633eb3a"  # redlock-universal's
+EXTEND_IN_TIME = "c000e088bd4aca36ab429d3b7a16fc736f4cb6f1"
 # The text that Redis's page on locks gives, which nearly everybody sends in some layout.
 CLASSIC = ('if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) '
            'else return 0 end')
@@ -345,10 +347,46 @@ def test_a_script_is_refused_on_keys_that_are_no_locks(client):
     ((GIVE, 0), "more keys"), ((GIVE, 1, "lock:a"), "more keys"), ((EXTEND, 1, "lock:a", "v"),
                                                                    "more keys"),
     ((EXTEND, 1, "lock:a", "v", "x"), "time"), ((EXTEND, 1, "lock:a", "v", 9), "time"),
-    ((EXTEND, 1, "lock:a", "v", 86400001), "time"), ((GIVE, "x", "lock:a"), "not an integer"),
+    ((EXTEND, 1, "lock:a", "v", 86400001), "time"), ((TAKE_BATCH, 1, "lock:a", 60000), "more keys"),
+    ((TAKE_BATCH, 2, "lock:a", "lock:b", "v-1", 60000), "more keys"),
+    ((TAKE_BATCH, 1, "lock:a", "v-1", 9), "time"),
+    ((EXTEND_IN_TIME, 1, "lock:a", "v-1", "x", 60000), "not an integer"),
+    ((GIVE, "x", "lock:a"), "not an integer"),
     ((GIVE, 3, "lock:a", "v"), "greater than number of args"), ((GIVE, -1, "a"), "negative")])
 def test_a_script_that_is_called_wrongly_is_refused(client, words, text):
     client.refused("ERR", "EVALSHA", *words, text=text)
+
+
+def test_a_lock_keeps_its_value(client):
+    take(client, "a", "v-1")
+    for value in ("v-2", "v-1 ", ""):
+        client.refused("ERR", "SET", "lock:a", value, "IFEQ", "v-1", "PX", 60000,
+                       text="keeps its value")
+    assert client("GET", "lock:a") == b"v-1"
+
+
+def test_what_is_given_back_by_its_value_is_fenced(client):
+    for give_back in (("DELIFEQ", "lock:a"), ("DELEX", "lock:a", "IFEQ")):
+        value = take(client, "a", f"v-{give_back[0]}")
+        assert client("SET", "lock:a", value, "IFEQ", value, "PX", 90000) == "OK"
+        assert client.fenced(value, "SET", "a", 1) == "OK"
+        assert client(*give_back, value) == 1
+        client.refused("STALE", "FENCED", value, "SET", "a", 2)
+        assert client("SET", "lock:a", value, "IFEQ", value, "PX", 90000) is None
+
+
+def test_a_script_that_names_another_database_is_refused(client):
+    take_all = ("EVALSHA", "1b77b94aa78451d55dfa97e18819bfbfc596cb5b", 1, "lock:a")  # sesamecare's
+    for database in (1, "", "x", "00"):
+        client.refused("ERR", *take_all, database, "v-1", 60000, text="database 0 only")
+    assert client("EXISTS", "lock:a") == 0
+    assert client(*take_all, 0, "v-1", 60000) == 1
+
+
+def test_a_semaphore_is_told_what_to_use_instead(client):
+    acquire = "43ebdb49120d170e08af560cb4e46e36f8585936"  # redis-semaphore's
+    client.refused("ERR", "EVALSHA", acquire, 1, "lock:a", 5, "v-1", 60000, 1,
+                   text="lease of its own")
 
 
 def test_without_lock_keys_scripts_and_their_keys_are_what_they_were(rig):
@@ -356,6 +394,8 @@ def test_without_lock_keys_scripts_and_their_keys_are_what_they_were(rig):
     for command in (("EVAL", CLASSIC, 1, "lock:a", "v"), ("SCRIPT", "LOAD", CLASSIC)):
         client.refused("ERR", *command, text="--lock-keys")
     client.refused("NOSCRIPT", "EVALSHA", GIVE, 1, "lock:a", "v")
+    for command in (("DELIFEQ", "lock:a", "v"), ("DELEX", "lock:a", "IFEQ", "v")):
+        client.refused("ERR", *command, text="--lock-keys")
     assert client("SCRIPT", "EXISTS", GIVE) == [0]
     assert client("SET", "lock:a", "data") == "OK" and client("GET", "lock:a") == b"data"
     assert client("TTL", "lock:a") == client("PTTL", "lock:a") == -1
@@ -377,7 +417,12 @@ def test_without_lock_keys_scripts_and_their_keys_are_what_they_were(rig):
     "SET lock:a v XX PX 60000", "SET lock:a v NX PX 60000 GET", "SET lock:a v NX KEEPTTL",
     "SET lock:a v NX PX", "SET lock:a v NX PX x", "SET lock:a v NX PX 9", "SET lock:a v NX PX -1",
     "SET lock:a v NX PX 86400001", "SET lock:a v NX EX 86401", "SET lock:a v NX EX 0",
-    "SET lock:a v NX PX 60000 EX 60", "SET lock:a v NX EX 9223372036854775807"])
+    "SET lock:a v NX PX 60000 EX 60", "SET lock:a v NX EX 9223372036854775807",
+    "SET lock:a v IFEQ v", "SET lock:a v IFEQ", "SET lock:a v NX IFEQ v PX 60000",
+    "SET lock:a v IFEQ v IFEQ v PX 60000", "SET lock:a v IFEQ v PX 9",
+    "SET lock:a v IFNE v PX 60000",
+    "DELEX lock:a", "DELEX lock:a IFNE v", "DELEX lock:a IFEQ v v", "DELEX lock:a IFEQ",
+    "DELIFEQ lock:a", "DELIFEQ a v", "DELEX a IFEQ v"])
 def test_any_other_command_on_a_lock_key_is_refused(client, command):
     token = client.token("a")
     client.refused("ERR", *command.format(token=token).split())

@@ -5,7 +5,11 @@ answers as Redis does (harness/conversations.py)."""
 
 import asyncio
 import contextlib
+import hashlib
+import os
 import re
+import subprocess
+import sys
 
 import pytest
 import redis as redis_py
@@ -16,7 +20,7 @@ from harness import services
 from harness.conversations import CONVERSATIONS, hold
 from harness.deployment import Deployment
 from harness.limits import REPO, patience, wait_until
-from harness.programs import run_js
+from harness.programs import NODE_MODULES, SYSTEM, run_js
 from harness.rig import Rig
 
 PATTERNS = ("--lock-keys", "lock:*", "--lock-keys", "mutex:*")
@@ -184,7 +188,7 @@ def test_redis_py_sells_with_one_line_added(locks, key):
 
 # Node.js.
 
-@pytest.mark.parametrize("library", ["redlock4", "redlock5"])
+@pytest.mark.parametrize("library", ["redlock4", "redlock5", "sesamecare"])
 def test_node_redlock_locks_one_and_several(server, redis, key, library):
     seen = run_js("locks.js", library, *server.address, f"lock:{key}", key)
     fences = server is not redis
@@ -196,6 +200,35 @@ def test_node_redlock_locks_one_and_several(server, redis, key, library):
     assert seen["crossing"] == seen["second"]
     assert seen["again"] == seen["second"]
     assert library == "redlock4" or seen["using"] == 1
+
+
+def lock_scripts(*program):
+    """What tools/lock-scripts says of what a program sends."""
+    return subprocess.run([sys.executable, str(REPO / "tools/lock-scripts"), *map(str, program)],
+                          capture_output=True, text=True, timeout=patience(60), check=False,
+                          env={**os.environ, "NODE_PATH": str(NODE_MODULES)})
+
+
+@pytest.mark.interpreted
+def test_each_script_that_an_installed_library_sends_has_its_row(key):
+    said = lock_scripts("node", SYSTEM / "clients/locks.js", "sesamecare", "{host}", "{port}",
+                        f"lock:{key}", key)
+    assert said.returncode == 0, said.stdout + said.stderr
+    rows = re.findall(r'^\{"[0-9a-f]{40}", "[0-9a-f]{40}",\n "sesamecare redlock", &(\w+)\}$',
+                      said.stdout, re.M)
+    assert sorted(rows) == ["db_extend_all", "db_give_each", "db_take_all"]
+    assert re.search(r"^pttl lock:", said.stdout, re.M)  # and what it sends besides
+
+
+@pytest.mark.interpreted
+def test_a_script_without_a_row_is_told_with_its_text():
+    text = "return redis.call('ping')  -- \"new\""
+    said = lock_scripts("sh", "-c", 'redis-cli -u "$REDIS_URL" EVAL "$0" 0 >&2', text)
+    sha1, plain = (hashlib.sha1(form.encode()).hexdigest()
+                   for form in (text, "returnredis.call('ping')--'new'"))
+    assert said.returncode == 1
+    assert f'{{"{sha1}", "{plain}",\n "no row", &?}}\n\n{text}\n' in said.stdout
+    assert said.stdout.endswith(f"scripts.c has no row for {sha1}\n")
 
 
 def test_redis_semaphores_mutex_locks(server, redis, key):

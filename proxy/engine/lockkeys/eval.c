@@ -23,8 +23,6 @@ enum { TEXTS_MAX = 256, TEXT_MAX = 64 << 10 };
 #define NOT_KNOWN                                                                                  \
     "no Lua runs here, and this text is of no lock library that is known: take the lease itself "  \
     "(ACQUIRE resource ttl_ms, RENEW, RELEASE), or tell Stockade's makers the library and version"
-#define NOT_DONE                                                                                   \
-    "this script would end the locks of everybody, and is not done: REVOKE resource ends one"
 
 struct lock_text {
     char sha1[LOCK_SHA1_SIZE];
@@ -120,7 +118,7 @@ void lock_eval_prepare(struct request *request)
     const struct lock_script *script =
         user != NULL && (user->all || may_any(user, request)) ? script_of(request) : NULL;
 
-    if (script != NULL && script->form != NULL && script->form->verb == LOCK_TAKE)
+    if (script != NULL && script->form->verb == LOCK_TAKE)
         request->order = ORDER_LEASE;
 }
 
@@ -171,12 +169,20 @@ static size_t max_of(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Where in ARGV the time is; 0: nowhere. */
+static size_t place_of_ttl(const struct call *call, const struct lock_form *form)
+{
+    return form->flags & LOCK_TTL_LAST ? call->args : form->ttl;
+}
+
 /* Are there as many as the script reads? */
 static bool has_enough(const struct call *call, const struct lock_form *form)
 {
     size_t values = form->flags & LOCK_VALUES ? form->value + call->keys - 1 : form->value;
     size_t args = max_of(max_of(values, form->ttl), max_of(form->adds, form->if_yes));
 
+    if (form->flags & LOCK_TTL_LAST)
+        args = values + 1;
     args = max_of(args, max_of(form->channel, form->message));
     return call->keys >= max_of(max_of(form->keys, form->channel_key), 1) && call->args >= args;
 }
@@ -222,7 +228,7 @@ struct act lock_eval_act(const struct acl_user *user, struct request *request,
     int64_t keys;
 
     const struct lock_script *script = may_any(user, request) ? script_of(request) : NULL;
-    if (script == NULL || script->form == NULL)
+    if (script == NULL || script->form->refused != NULL)
         return act;
     act.deed = deeds[script->form->verb];
     if (!bytes_to_int64(argv[2], &keys) || keys < 1 || (uint64_t)keys > argc - 3)
@@ -233,6 +239,21 @@ struct act lock_eval_act(const struct acl_user *user, struct request *request,
     if (!is_of_lock(channel, argv[3]))
         act.channel = channel;
     return act;
+}
+
+/* Read what else a script asks for. False: the request has failed, in Redis's words. */
+static bool take_conditions(const struct call *call, const struct lock_form *form,
+                            struct lock_ask *ask)
+{
+    struct bytes db = arg_at(call, form->db);
+
+    if (form->db > 0 && !bytes_equal(db, bytes_of("0")))
+        request_fail(call->request, STK_ERR, "DB index is out of range: there is database 0 only");
+    else if (form->least > 0 && !bytes_to_int64(arg_at(call, form->least), &ask->least_ms))
+        request_fail(call->request, STK_ERR, "value is not an integer or out of range");
+    else
+        return true;
+    return false;
 }
 
 static void run(struct call *call, const struct lock_script *script)
@@ -254,8 +275,11 @@ static void run(struct call *call, const struct lock_script *script)
                                form->message > 0 ? arg_at(call, form->message) : key_at(call, 1)};
     if (form->flags & LOCK_VALUES)
         ask.values = request->argv + word_of_arg(call, form->value);
-    if (form->ttl > 0 &&
-        !lock_time(request, word_of_arg(call, form->ttl), form->flags & LOCK_SECONDS, &ask.ttl_ms))
+    size_t ttl = place_of_ttl(call, form);
+    if (ttl > 0 &&
+        !lock_time(request, word_of_arg(call, ttl), form->flags & LOCK_SECONDS, &ask.ttl_ms))
+        return;
+    if (!take_conditions(call, form, &ask))
         return;
     if (!pubsub_admits(request, ask.channel, ask.channel.len > 0 ? ask.message : ask.channel))
         return;
@@ -274,8 +298,8 @@ static void eval(struct request *request, bool by_sha1)
         request_fail(request, STK_NOSCRIPT, NULL);
     else if (script == NULL)
         request_fail(request, STK_ERR, "%s", request->engine->lock_keys == NULL ? OFF : NOT_KNOWN);
-    else if (script->form == NULL)
-        request_fail(request, STK_ERR, NOT_DONE);
+    else if (script->form->refused != NULL)
+        request_fail(request, STK_ERR, "%s", script->form->refused);
     else if (take_numkeys(&call))
         run(&call, script);
 }

@@ -39,6 +39,8 @@ void lock_keys_free(struct engine *engine);
 /* commands.c: for the rows of commands on lock keys, which are in the table's file. */
 command_start lock_set, lock_get, lock_pttl, lock_ttl, lock_exists, lock_del, lock_hexists,
     lock_hget, lock_refuse;
+/* The same, for the table: they are about lock keys only. */
+command_start lock_delifeq, lock_delex;
 /* companion.c: for the same, and for the table. */
 command_start lock_companion_token, lock_companion_del, lock_companion_wait;
 /* signals.c */
@@ -63,6 +65,7 @@ struct lock_ask {
     struct bytes value;         /* where the form has none for each key */
     const struct bytes *values; /* for each key its own; or NULL */
     int64_t ttl_ms;
+    int64_t least_ms;              /* EXTEND: only where at least so much is left */
     bool adds;                     /* ttl_ms is added to what is left */
     bool extends_only;             /* a free lease is not taken, whatever the form's flags */
     struct bytes channel, message; /* where a release is published, and as what; or empty */

@@ -405,7 +405,8 @@ static void on_all_seen(struct lock_run *run)
     bool takes = run->verb == LOCK_TAKE ||
                  (run->verb == LOCK_EXTEND && (run->form->flags & LOCK_TAKES_FREE) && locked == 0 &&
                   !run->extends_only);
-    run->ok = !takes && mine == run->count;
+    bool is_late = run->least_ms > 0 && run->items[0].left_ms < run->least_ms;
+    run->ok = !takes && mine == run->count && !is_late;
     bool goes_on = run->verb == LOCK_REVOKE || run->ok || (run->form->flags & LOCK_EACH) ||
                    (run->verb == LOCK_GIVE && locked == 0);
     bool ends = takes ? run->request->session == NULL || take_none(run)
@@ -484,6 +485,7 @@ void lock_run_start(struct request *request, const struct lock_ask *ask)
     run->form = ask->form;
     run->verb = ask->form->verb;
     run->ttl_ms = ask->ttl_ms;
+    run->least_ms = ask->least_ms;
     run->adds = ask->adds;
     run->extends_only = ask->extends_only;
     run->resp3 = request->resp3;
@@ -493,6 +495,8 @@ void lock_run_start(struct request *request, const struct lock_ask *ask)
     run->count = ask->count;
     for (size_t i = 0; i < ask->count; i++) {
         struct lock_item *item = &run->items[i];
+        item->key = ask->keys[i];
+        item->place = i + 1;
         item->value = ask->values != NULL ? ask->values[i] : ask->value;
         if (!lock_patterns_match(&engine->lock_patterns, ask->keys[i], &item->resource)) {
             request_fail(request, STK_ERR,

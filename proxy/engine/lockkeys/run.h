@@ -8,6 +8,8 @@
 
 /* One key. What is said of its lease was so when the lease was looked at. */
 struct lock_item {
+    struct bytes key; /* as it was sent */
+    size_t place;     /* among the keys that were sent, from 1 on */
     struct bytes resource, value;
     struct bytes as;   /* the lease's owner: the value with its user (scope.h) */
     struct buf scoped; /* the text of `as`, where it is not the value's */
@@ -24,7 +26,7 @@ struct lock_item {
 struct lock_run {
     struct request *request;
     const struct lock_form *form;
-    int64_t ttl_ms;
+    int64_t ttl_ms, least_ms;
     bool adds, extends_only, resp3;
     struct bytes channel, message;
     struct lock_client *client;

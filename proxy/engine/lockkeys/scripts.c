@@ -137,6 +137,14 @@ static void reply_owner_and_left(const struct lock_run *run, struct buf *out)
     reply_left(run, out);
 }
 
+static void reply_owner_and_left_or_null(const struct lock_run *run, struct buf *out)
+{
+    if (lock_run_item(run, 0)->locked)
+        reply_owner_and_left(run, out);
+    else
+        resp_null(out, run->resp3);
+}
+
 static void reply_own_left_or_zero(const struct lock_run *run, struct buf *out)
 {
     resp_int(out, run->ok ? lock_run_item(run, 0)->left_ms : 0);
@@ -183,6 +191,39 @@ static void reply_holds(const struct lock_run *run, struct buf *out)
         resp_null(out, run->resp3);
 }
 
+/* redlock-universal's: how many were taken; or which is the first one that is held. */
+static void reply_taken_or_first_held(const struct lock_run *run, struct buf *out)
+{
+    const struct lock_item *held = lock_run_item(run, 0);
+
+    if (run->ok) {
+        resp_array(out, 2);
+        resp_int(out, 1);
+        resp_int(out, (int64_t)run->count);
+        return;
+    }
+    for (size_t i = 1; i < run->count; i++) {
+        const struct lock_item *item = lock_run_item(run, i);
+        if (item->locked && (!held->locked || item->place < held->place))
+            held = item;
+    }
+    resp_array(out, 3);
+    resp_int(out, 0);
+    resp_int(out, (int64_t)held->place);
+    resp_bulk(out, held->key);
+}
+
+/* The same library's: 1, or 0 where less is left than it wants, -1 where it is another's or gone;
+ * and what was left. */
+static void reply_extended_and_left(const struct lock_run *run, struct buf *out)
+{
+    const struct lock_item *item = lock_run_item(run, 0);
+
+    resp_array(out, 2);
+    resp_int(out, run->ok ? 1 : item->locked && item->left_ms < run->least_ms ? 0 : -1);
+    reply_left(run, out);
+}
+
 /* Redisson's. */
 
 static void reply_taken_or_left(const struct lock_run *run, struct buf *out)
@@ -215,11 +256,13 @@ static void reply_unlocked(const struct lock_run *run, struct buf *out)
 #define FORM(name) static const struct lock_form name
 
 const struct lock_form lock_form_set = {.verb = LOCK_TAKE, .reply = reply_ok};
+const struct lock_form lock_form_set_again = {.verb = LOCK_EXTEND, .reply = reply_ok};
 const struct lock_form lock_form_get = {.verb = LOCK_LOOK, .reply = reply_owner};
 const struct lock_form lock_form_pttl = {.verb = LOCK_LOOK, .reply = reply_left};
 const struct lock_form lock_form_ttl = {.verb = LOCK_LOOK, .reply = reply_left_s};
 const struct lock_form lock_form_exists = {.verb = LOCK_LOOK, .reply = reply_locked};
 const struct lock_form lock_form_del = {.verb = LOCK_REVOKE, .reply = reply_count};
+const struct lock_form lock_form_del_own = {.verb = LOCK_GIVE, .reply = reply_one};
 const struct lock_form lock_form_hexists = {.verb = LOCK_LOOK, .reply = reply_own};
 const struct lock_form lock_form_hget = {.verb = LOCK_LOOK, .reply = reply_holds};
 
@@ -244,6 +287,18 @@ FORM(left_if_own_3) = {LOCK_LOOK, .keys = 1, .value = 1, .reply = reply_own_left
 FORM(left_or_error) = {LOCK_LOOK, .keys = 1, .value = 1, .reply = reply_own_left_s_or_error};
 FORM(least_left) = {LOCK_LOOK, .value = 1, .reply = reply_least_left};
 FORM(owner_and_left) = {LOCK_LOOK, .keys = 1, .reply = reply_owner_and_left};
+FORM(owner_and_left_or_null) = {LOCK_LOOK, .keys = 1, .reply = reply_owner_and_left_or_null};
+
+/* sesamecare's redlock names a database first. */
+FORM(db_take_all) = {LOCK_TAKE, .db = 1, .value = 2, .ttl = 3, .reply = reply_count};
+FORM(db_extend_all) = {LOCK_EXTEND, .db = 1, .value = 2, .ttl = 3, .reply = reply_count};
+FORM(db_give_each) = {LOCK_GIVE, .flags = LOCK_EACH, .db = 1, .value = 2, .reply = reply_count};
+
+/* redlock-universal */
+FORM(take_batch) = {LOCK_TAKE, .flags = LOCK_VALUES | LOCK_TTL_LAST, .value = 1,
+                    .reply = reply_taken_or_first_held};
+FORM(extend_in_time) = {LOCK_EXTEND, .keys = 1, .value = 1,
+                        .least = 2,  .ttl = 3,  .reply = reply_extended_and_left};
 
 /* The value's own lives on, and what nobody has is taken. */
 #define EXTEND_OR_TAKE LOCK_EXTEND, .flags = LOCK_TAKES_FREE, .value = 1
@@ -276,7 +331,14 @@ FORM(redisson_renew) = {LOCK_EXTEND, .keys = 1, .value = 2, .ttl = 1, .reply = r
 FORM(redisson_renew_each) = {LOCK_EXTEND, .flags = LOCK_EACH | LOCK_VALUES, .value = 2, .ttl = 1,
                              .reply = reply_each};
 
-/* One row for each text. */
+/* Known, and not done. */
+FORM(reset_all) = {.refused = "this script would end the locks of everybody, and is not done: "
+                              "REVOKE resource ends one"};
+FORM(semaphore) = {.refused = "a semaphore lets several in at once, so none of them is fenced: let "
+                              "each take a lease of its own, such as one of resource#1 to "
+                              "resource#n"};
+
+/* One row for each text; tools/lock-scripts prints those of an installed library. */
 static const struct lock_script scripts[] = {
     {"c3f8721cbb97f72bc19e972846bd7aaf91901658", "3ad9a162dace07271ecd3d4fb06ce2c770f0a4f0",
      "redis-py", &give_one},
@@ -296,10 +358,40 @@ static const struct lock_script scripts[] = {
      "node-redlock 5", &extend_all},
     {"e4612211c9f8f51c257e26e056b0a654b3187242", "b8a572004b8f5257717e2186f940cbb9cde7e809",
      "node-redlock 5", &give_each},
+    {"1b77b94aa78451d55dfa97e18819bfbfc596cb5b", "e169e419e73924242ddfa62ac1713b7d4c4e8f56",
+     "sesamecare redlock", &db_take_all},
+    {"820e9778d2b6733e9ed771e4be90ae73a95a6f3b", "18ba8ad79f5e1a58333ecbbd6c5403891ca8da3b",
+     "sesamecare redlock", &db_extend_all},
+    {"df51f6837dcfe303d334e6abea9aeae192bab216", "8157ac3c940a009cd44f263e10ba21743bb244dc",
+     "sesamecare redlock", &db_give_each},
+    {"fd83166fb3d7235e3ace652b700c9e217c1adc1f", "68861aa8724846c4d49fb1b44ff4aa7d57e0fe5c",
+     "redlock-universal", &give_one},
+    {"e218d686a8f90368e5cd45074f06ce766cad9987", "9a986bcc6034fd4f6b064f07ab6b02d8bd2631e2",
+     "redlock-universal", &extend_one},
+    {"c000e088bd4aca36ab429d3b7a16fc736f4cb6f1", "e628e9f90935d1ede18b38a3f470bc414c0958fe",
+     "redlock-universal", &extend_in_time},
+    {"514d8d1b08387624661da2a9098d3949b633eb3a", "5739e5899fff39326f33dda1afa36f031f6b894c",
+     "redlock-universal", &take_batch},
+    {"994908155dadb1bed08a5af6dee7fedf956c4826", "61dbff4f38e4e2da5a0f43231b188d230becc043",
+     "redlock-universal", &owner_and_left_or_null},
+    {"da225123b2af4a41136fdba7ffac1e045e344da1", "3282598eeef4f5ca8a72be45b5abf53cb8a8d738",
+     "ioredis-lock", &give_one},
+    {"bf3108245472c550b02852e1e425128e5eb399c4", "32f422988fa05890e7a585ffaa4b1d2a68afd30e",
+     "ioredis-lock", &extend_one},
     {"594683e49a64ebaf975caf5f8079a1d097c438f1", "0a922d0c81055bff477819e2a84d57cbad924bf3",
      "redis-semaphore", &extend_one},
     {"7157921a7cc7cfba979acf6d63f073151df17d12", "af6e9c30e6590645797ac380b57c47aae48fd1d3",
      "redis-semaphore", &give_one},
+    {"43ebdb49120d170e08af560cb4e46e36f8585936", "deef514c4e50d6fb7bf68ebc70b2cb05bbe897e3",
+     "redis-semaphore", &semaphore},
+    {"999a49a1d07671a8027165641001f5bad44608b3", "94944e61efd7e73f2709609a0ddf1db07036fe30",
+     "redis-semaphore", &semaphore},
+    {"10c1c2e05e7c48aa5824d227b8c51abcde87b18e", "7857d5b2f75933dc1b8f9dd1b1b7f7b102e90c21",
+     "redis-semaphore", &semaphore},
+    {"2327bcdc5edb5b8687f6d19b5e1f42b815ebddab", "540d82932b9da3b855e9283ce94e98d40f959533",
+     "redis-semaphore", &semaphore},
+    {"0bd1010c98f1ddd70a6024fd374489a8ea3d2c12", "6e9e63e85cad488669e0ceecb9884a9853d04414",
+     "redis-semaphore", &semaphore},
     {"e950836ed1e694540c503ef9972b8de518044d3b", "1eee6b413e1fa4fe71225373c1f8c91b73cf1778",
      "redsync", &give_or_gone},
     {"00583931c4e4d483f6233879c133c71ed5393f9d", "68861aa8724846c4d49fb1b44ff4aa7d57e0fe5c",
@@ -341,7 +433,7 @@ static const struct lock_script scripts[] = {
     {"afbc8014508f92e446b56567e8ba600e811c1bd5", "3986acd439827adb910fe5dfad40513147966a69",
      "python-redis-lock", &reset},
     {"b121d3548d693116c3851b63befe947e49f28c7c", "69ad966398192f65419b57f6ce6c399d5ce53fb8",
-     "python-redis-lock", NULL},
+     "python-redis-lock", &reset_all},
     {"149c5a8bf18676fd99e9e6e24923bd64d9b62f94", "a8388253106717f5f6fb465270243702f4b0cab9",
      "Redisson", &redisson_lock},
     {"dad0f8d619e548e04f21fb48d50be5034df3adae", "f83d2d2fba6bfdd37b344b65dbdc81307a15400c",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A lock library of Node.js, unmodified: (redlock4 | redlock5 | semaphore) HOST PORT LOCK RESOURCE
+// A lock library of Node.js, unmodified: (redlock4 | redlock5 | sesamecare | semaphore) HOST PORT
+// LOCK RESOURCE
 // Locks LOCK, sells under it from RESOURCE where the server takes FENCED, and prints what it saw.
 'use strict';
 
@@ -43,8 +44,8 @@ async function redlock4() {
   return seen;
 }
 
-async function redlock5() {
-  const { default: Redlock } = require('redlock');
+// The same with redlock 5 and those that go on from it.
+async function redlock(Redlock) {
   const locks = new Redlock([client], { retryCount: 1, retryDelay: 10 });
   const seen = {};
   locks.on('error', () => {});
@@ -85,7 +86,10 @@ async function semaphore() {
   return seen;
 }
 
-({ redlock4, redlock5, semaphore })[library]().then((seen) => {
+const redlock5 = () => redlock(require('redlock').default);
+const sesamecare = () => redlock(require('@sesamecare-oss/redlock').Redlock);
+
+({ redlock4, redlock5, sesamecare, semaphore })[library]().then((seen) => {
   console.log(JSON.stringify(seen));
   client.disconnect();
 }, (error) => {

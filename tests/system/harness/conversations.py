@@ -81,6 +81,39 @@ PTTL lock:k:a => ~90000
 e4612211c9f8f51c257e26e056b0a654b3187242 2 lock:k:a lock:k:b me => 2
 e4612211c9f8f51c257e26e056b0a654b3187242 2 lock:k:a lock:k:b me => 0
 """,
+    # src/scripts.ts
+    "@sesamecare-oss/redlock 1.4.0": """
+1b77b94aa78451d55dfa97e18819bfbfc596cb5b 2 lock:k:b lock:k:a 0 me 60000 => 2
+1b77b94aa78451d55dfa97e18819bfbfc596cb5b 2 lock:k:c lock:k:a 0 me 60000 => 0
+EXISTS lock:k:c => 0
+820e9778d2b6733e9ed771e4be90ae73a95a6f3b 2 lock:k:a lock:k:b 0 you 90000 => 0
+820e9778d2b6733e9ed771e4be90ae73a95a6f3b 2 lock:k:a lock:k:b 0 me 90000 => 2
+PTTL lock:k:a => ~90000
+df51f6837dcfe303d334e6abea9aeae192bab216 2 lock:k:a lock:k:b 0 you => 0
+df51f6837dcfe303d334e6abea9aeae192bab216 3 lock:k:a lock:k:b lock:k:c 0 me => 2
+EXISTS lock:k:a lock:k:b => 0
+""",
+    # src/adapters/BaseAdapter.ts
+    "redlock-universal 0.8.5": classic("fd83166fb3d7235e3ace652b700c9e217c1adc1f",
+                                       "e218d686a8f90368e5cd45074f06ce766cad9987") + """
+994908155dadb1bed08a5af6dee7fedf956c4826 1 lock:k => nil
+514d8d1b08387624661da2a9098d3949b633eb3a 3 lock:k:c lock:k:b lock:k:a me1 me2 me3 60000 => [1 3]
+GET lock:k:b => me2
+994908155dadb1bed08a5af6dee7fedf956c4826 1 lock:k:c => [me1 ~60000]
+514d8d1b08387624661da2a9098d3949b633eb3a 3 lock:k:d lock:k:b lock:k:a m n o 60000 => [0 2 lock:k:b]
+514d8d1b08387624661da2a9098d3949b633eb3a 1 lock:k:a me1 60000 => [0 1 lock:k:a]
+EXISTS lock:k:d => 0
+c000e088bd4aca36ab429d3b7a16fc736f4cb6f1 1 lock:k:a me3 1000 90000 => [1 ~60000]
+PTTL lock:k:a => ~90000
+c000e088bd4aca36ab429d3b7a16fc736f4cb6f1 1 lock:k:a me3 100000 200000 => [0 ~90000]
+c000e088bd4aca36ab429d3b7a16fc736f4cb6f1 1 lock:k:a other 100000 200000 => [0 ~90000]
+c000e088bd4aca36ab429d3b7a16fc736f4cb6f1 1 lock:k:a other 1000 200000 => [-1 ~90000]
+PTTL lock:k:a => ~90000
+c000e088bd4aca36ab429d3b7a16fc736f4cb6f1 1 lock:k:d me3 1000 90000 => [-1 -2]
+""",
+    # src/scripts.ts
+    "@microfleet/ioredis-lock 6.0.1": classic("da225123b2af4a41136fdba7ffac1e045e344da1",
+                                              "bf3108245472c550b02852e1e425128e5eb399c4"),
     # src/mutex
     "redis-semaphore 5.8.0": classic("7157921a7cc7cfba979acf6d63f073151df17d12",
                                      "594683e49a64ebaf975caf5f8079a1d097c438f1"),
@@ -269,6 +302,38 @@ PTTL lock:k => ~90000
 18b2a577dbe847b16bebde190d69a1613d68e60e 1 lock:k you => 0
 18b2a577dbe847b16bebde190d69a1613d68e60e 1 lock:k me => 1
 """,
+    # Of Valkey 9 and Redis 8.4.
+    "commands that compare": """
+SET lock:k me NX PX 60000 => OK
+SET lock:k you IFEQ you PX 90000 => nil
+SET lock:k me IFEQ me PX 90000 => OK
+PTTL lock:k => ~90000
+set lock:k me ex 60 ifeq me => OK
+TTL lock:k => ~60
+DELIFEQ lock:k you => 0
+DELIFEQ lock:k me => 1
+DELIFEQ lock:k me => 0
+SET lock:k me IFEQ me PX 90000 => nil
+EXISTS lock:k => 0
+SET lock:k me2 NX PX 60000 => OK
+DELEX lock:k IFEQ you => 0
+delex lock:k ifeq me2 => 1
+DELEX lock:k IFEQ me2 => 0
+SET lock:k me3 NX PX {SHORT} => OK
+until free lock:k
+SET lock:k me3 IFEQ me3 PX 60000 => nil
+DELIFEQ lock:k me3 => 0
+""".format(SHORT=SHORT),
+    # What is known and not done; redis-semaphore's semaphores are sorted sets.
+    "scripts that are refused": """
+b121d3548d693116c3851b63befe947e49f28c7c 0 => -ERR
+43ebdb49120d170e08af560cb4e46e36f8585936 1 lock:k 5 me 60000 1 => -ERR
+999a49a1d07671a8027165641001f5bad44608b3 1 lock:k 5 me 60000 1 => -ERR
+10c1c2e05e7c48aa5824d227b8c51abcde87b18e 1 lock:k 5 2 me 60000 1 => -ERR
+2327bcdc5edb5b8687f6d19b5e1f42b815ebddab 1 lock:k 5 2 me 60000 1 => -ERR
+0bd1010c98f1ddd70a6024fd374489a8ea3d2c12 1 lock:k 2 me => -ERR
+EXISTS lock:k => 0
+""",
     # What all of them stand on.
     "plain commands": """
 GET lock:k => nil
@@ -304,9 +369,12 @@ MS_SLACK, S_SLACK = 30000, 30  # times differ by half a minute at least
 
 def parse(conversation, key):
     """(words, reply as written) for each line."""
+    def named(text):
+        return re.sub(r"\b(?<=[-:])k\b", key, text)
+
     for line in filter(None, conversation.splitlines()):
         command, _, reply = line.partition(" => ")
-        words = [re.sub(r"\b(?<=[-:])k\b", key, word) for word in shlex.split(command)]
+        words, reply = [named(word) for word in shlex.split(command)], named(reply)
         if re.fullmatch("[0-9a-f]{40}", words[0]):
             words.insert(0, "EVALSHA")
         yield words, reply

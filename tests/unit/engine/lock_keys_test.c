@@ -117,6 +117,19 @@ LOCK_TEST(extending_counts_from_now)
     assert_says(world, 1, "EXISTS lock:r", NO);
 }
 
+/* redlock-universal's, of a lease of which 600 ms are left. */
+LOCK_TEST(what_must_be_left_to_extend_may_be_just_that)
+{
+#define EXTEND_IN_TIME "EVALSHA c000e088bd4aca36ab429d3b7a16fc736f4cb6f1 1 lock:r v-1 "
+    assert_says(world, 1, SET("v-1"), OK);
+    world_pass(world, 400);
+    assert_says(world, 1, EXTEND_IN_TIME "601 5000", "*2\r\n:0\r\n:600\r\n");
+    assert_says(world, 1, EXTEND_IN_TIME "600 700", "*2\r\n:1\r\n:600\r\n");
+    assert_says(world, 1, EXTEND_IN_TIME "599 5000", "*2\r\n:1\r\n:700\r\n");
+    assert_says(world, 1, EXTEND_IN_TIME "-1 5000", "*2\r\n:1\r\n:5000\r\n");
+    assert_says(world, 1, "PTTL lock:r", ":5000\r\n");
+}
+
 LOCK_TEST(redisson_enters_again_and_leaves_as_often)
 {
 #define UNLOCK "EVALSHA 778cea8aada230ae060b432fc333adaec85f2f4c 2 lock:r ch 0 2000 u:1 publish"
