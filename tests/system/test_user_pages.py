@@ -3,11 +3,13 @@
 harness/pages.py says how blocks are marked."""
 
 import contextlib
+import pathlib
 import re
+import subprocess
 
 import pytest
 
-from harness.limits import REPO
+from harness.limits import BUILD, REPO, patience
 from harness.pages import RUNNERS, dialogue, matches, parse, run_page
 
 pytestmark = pytest.mark.interpreted
@@ -103,6 +105,67 @@ def test_the_readme_leads_to_every_page_in_the_order_of_these_tests():
 
 def test_the_readme_is_short_enough_to_be_read():
     assert len(TEXTS["README.md"].splitlines()) < 300
+
+
+@pytest.mark.parametrize("words", ["fencing token", "distributed lock", "PostgreSQL", "Do you need"])
+def test_the_readme_begins_with_the_words_that_people_search(words):
+    assert words in TEXTS["README.md"].partition("\n## ")[0].replace("\n", " ")
+
+
+# The runbook.
+
+RUNBOOK = TEXTS["proxy/server/OPERATIONS.md"].partition("\n## When something is wrong\n")[2]
+RUNBOOK = RUNBOOK.partition("\n## ")[0]
+ALERTS = re.findall(r"alert: (\w+)", (REPO / "tools/monitoring/alerts.yml").read_text())
+CONDITIONS = re.findall(r'^    \{"(\w+)", (?:true|false), \w+\}',
+                        (REPO / "proxy/engine/conditions.c").read_text(), re.M)
+CODES = ["STALE", "UNKNOWN", "NOTOKEN", "BUSY", "LEASEDOWN", "STORE", "GUARDED", "DEADLOCK"]
+
+
+def test_there_are_alerts_and_conditions():
+    assert len(ALERTS) > 10 and len(CONDITIONS) > 10
+
+
+@pytest.mark.parametrize("symptom", ALERTS + CONDITIONS + CODES)
+def test_the_runbook_has_each_alert_each_condition_and_each_error(symptom):
+    symptoms = [row.split("|")[1] for row in RUNBOOK.splitlines() if row.startswith("| ")]
+    assert any(f"`{symptom}`" in words for words in symptoms)
+
+
+def test_the_runbooks_commands_exist():
+    commands = set(re.findall(r"`stockade ((?:audit |guard )?[a-z]+)", RUNBOOK))
+    assert len(commands) > 5
+    for command in commands:
+        subprocess.run([BUILD / "stockade", *command.split(), "--help"], check=True,
+                       capture_output=True, timeout=patience(10))
+
+
+# The package.
+
+def packaged():
+    """{page: where it lies in the package `stockade`}, below share/doc/stockade."""
+    doc, places = "usr/share/doc/stockade", {}
+    for line in (REPO / "tools/debian/stockade.install").read_text().splitlines():
+        source, _, target = line.partition(" ")
+        if target.startswith(doc):
+            for path in REPO.glob(source):
+                places[path] = pathlib.Path("/", target, path.name)
+    return places
+
+
+def test_the_package_has_the_pages_where_their_links_lead():
+    places = packaged()
+    assert {REPO / page for page in PAGES} - set(places) == {REPO / "tools/bench/README.md"}
+    for path, place in places.items():
+        assert place == pathlib.Path("/usr/share/doc/stockade") / path.relative_to(REPO)
+
+
+@pytest.mark.parametrize("name", ["alerts.yml", "dashboard.json"])
+def test_the_package_has_what_prometheus_and_grafana_read(name):
+    install = (REPO / "tools/debian/stockade.install").read_text().splitlines()
+    assert f"tools/monitoring/{name} usr/share/stockade/monitoring" in install
+    assert (REPO / "tools/monitoring" / name).exists()
+    assert "/usr/share/stockade/monitoring" in TEXTS["proxy/server/OPERATIONS.md"]
 
 
 FEATURES = TEXTS["proxy/COMMANDS.md"].partition("\n## What a lock service should do\n")[2]
