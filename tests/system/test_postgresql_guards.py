@@ -448,6 +448,25 @@ def test_who_pauses_after_present_is_ended(stock):
         assert code_of(lambda: ask(link, "SELECT 1")) and link.closed
 
 
+def test_a_payment_lies_between_reading_and_present_and_not_behind_it(stock):
+    tokens = stock.of("sku:2")
+    with stock.database.connect() as paid, stock.database.connect() as paused:
+        for link in (paid, paused):
+            ask(link, "SET stockade.idle_timeout = '300ms'")
+        left = ask(paid, "SELECT stock FROM inventory WHERE sku = 2")[0][0]
+        ask(paused, "BEGIN")
+        present(paused, tokens)
+        backend = paused.info.backend_pid
+        wait_until(lambda: not ask(paid, "SELECT 1 FROM pg_stat_activity WHERE pid = %s", backend),
+                   "it paused for longer than a transaction may that has presented")
+        ask(paid, "BEGIN")
+        present(paid, tokens)
+        ask(paid, "UPDATE inventory SET stock = %s WHERE sku = 2", left - 1)
+        ask(paid, "COMMIT")
+        assert ask(paid, "SELECT stock FROM inventory WHERE sku = 2") == [(left - 1,)]
+        assert code_of(lambda: ask(paused, "COMMIT")) and paused.closed
+
+
 def test_present_sets_limits_for_its_transaction_alone(stock):
     names = "idle_in_transaction_session_timeout", "lock_timeout", "synchronous_commit"
 
