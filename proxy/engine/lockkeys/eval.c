@@ -187,6 +187,11 @@ static bool has_enough(const struct call *call, const struct lock_form *form)
     return call->keys >= max_of(max_of(form->keys, form->channel_key), 1) && call->args >= args;
 }
 
+static struct bytes part(struct bytes whole, size_t from, size_t len)
+{
+    return (struct bytes){whole.data + from, len};
+}
+
 /* Is it the channel for news of this lock? Redisson's is redisson_lock__channel:{KEY}, without the
  * braces where the key has its own; Spring's is REGISTRY-channel:NAME, where the lock key is
  * REGISTRY:NAME. */
@@ -196,18 +201,16 @@ static bool is_of_lock(struct bytes channel, struct bytes key)
                               spring = BYTES_LITERAL("-channel");
     size_t start = redisson.len;
 
-    if (channel.len > start && memcmp(channel.data, redisson.data, start) == 0) {
-        bool braces = channel.data[start] == '{' && channel.len == start + key.len + 2;
-        return bytes_equal(
-            (struct bytes){channel.data + start + braces, channel.len - start - 2 * (size_t)braces},
-            key);
+    if (channel.len > start && bytes_equal(part(channel, 0, start), redisson)) {
+        size_t braces = channel.data[start] == '{' && channel.len == start + key.len + 2;
+        return bytes_equal(part(channel, start + braces, channel.len - start - 2 * braces), key);
     }
     if (channel.len != key.len + spring.len)
         return false;
     for (size_t i = 0; i < key.len; i++)
-        if (key.data[i] == ':' && memcmp(channel.data, key.data, i) == 0 &&
-            memcmp(channel.data + i, spring.data, spring.len) == 0 &&
-            memcmp(channel.data + i + spring.len, key.data + i, key.len - i) == 0)
+        if (key.data[i] == ':' && bytes_equal(part(channel, 0, i), part(key, 0, i)) &&
+            bytes_equal(part(channel, i, spring.len), spring) &&
+            bytes_equal(part(channel, i + spring.len, key.len - i), part(key, i, key.len - i)))
             return true;
     return false;
 }
