@@ -95,8 +95,9 @@ class DecoderTest {
 
     @Test
     void anAddressIsReadAndItsPasswordIsNotShown() {
-        assertEquals(new Address("shop", 7379, null, null), Address.parse("stockade://shop"));
-        assertEquals(new Address("::1", 7, "a@b", "c:+d"),
+        assertEquals(new Address("shop", 7379, null, null, Address.CLIENT_NAME),
+                     Address.parse("stockade://shop"));
+        assertEquals(new Address("::1", 7, "a@b", "c:+d", Address.CLIENT_NAME),
                      Address.parse("stockade://a%40b:c%3A+d@[::1]:7"));
         assertEquals("default", Address.parse("stockade://:secret@shop").user());
         assertNull(Address.parse("stockade://shop:1/").password());

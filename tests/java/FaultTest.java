@@ -22,6 +22,7 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -143,6 +144,47 @@ class FaultTest {
         try (Script script = new Script("+OK", "+OK", ""); Stockade shop = script.connect()) {
             assertThrows(Unsure.class, () -> shop.transaction().read("INCR", "r").commit());
             assertEquals(3, script.asked.size());
+        }
+    }
+
+    /** No thread can be started so many times. */
+    private static java.util.concurrent.ThreadFactory noThreads(AtomicInteger times) {
+        return work -> times.getAndDecrement() <= 0 ? Keeper.daemonThread(work) : new Thread(work) {
+            @Override
+            public void start() {
+                throw new OutOfMemoryError("unable to create native thread");
+            }
+        };
+    }
+
+    @Test
+    void aKeeperWhoseThreadCannotBeStartedIsTriedAgain() {
+        AtomicInteger times = new AtomicInteger(1);
+        try (Stockade shop = new Stockade(Address.parse(daemon.uri()), Duration.ofSeconds(60),
+                                          noThreads(times))) {
+            assertThrows(OutOfMemoryError.class, () -> shop.lease("r", 3000, 0));
+            try (Lease lease = shop.lease("r", 3000, 0)) {
+                assertEquals(1, lease.token(), "nothing was granted before");
+                Daemon.awaitRenewal(lease);
+            }
+        }
+    }
+
+    @Test
+    void aListenerWhoseThreadCannotBeStartedIsCalledLater() {
+        AtomicInteger times = new AtomicInteger();
+        try (Stockade shop = new Stockade(Address.parse(daemon.uri()), Duration.ofSeconds(60),
+                                          noThreads(times));
+             Lease lease = shop.lease("r", 60_000, 0); Lease other = shop.lease("s", 3000, 0)) {
+            CountDownLatch lost = new CountDownLatch(1);
+            lease.onLost(() -> {
+                throw new AssertionError("the program's own");
+            });
+            lease.onLost(lost::countDown);
+            times.set(2);
+            shop.revoke("r");
+            Daemon.await("it is told", lost);
+            Daemon.awaitRenewal(other);
         }
     }
 

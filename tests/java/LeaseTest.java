@@ -92,6 +92,61 @@ class LeaseTest {
     }
 
     @Test
+    void anIdOfTheProgramsOwnCountsOnce() {
+        shop.sql("CREATE TABLE ids(id TEXT)");
+        for (int i = 0; i < 2; i++) { /* the second time as another process does */
+            try (Lease lease = lease(sku)) {
+                if (i == 0) {
+                    lease.set("10");
+                }
+                assertEquals(7, lease.withId("take").take(3));
+                assertEquals(9, lease.withId("put").put(2));
+                assertEquals(1, lease.withId("sql").sql("INSERT INTO ids VALUES ('a')").changes());
+                assertEquals(List.of(8L), shop.transaction(lease).withId("all").take(lease, 1)
+                                              .commit());
+                assertThrows(IllegalStateException.class,
+                             () -> shop.transaction().take(lease, 1).withId("late"));
+                assertThrows(IllegalArgumentException.class,
+                             () -> shop.transaction().take(lease.withId("x"), 1));
+                assertThrows(IllegalArgumentException.class, () -> lease.withId(""));
+            }
+        }
+        assertEquals("8", shop.get(sku));
+        assertEquals(1, shop.sql("SELECT * FROM ids").rows().size());
+    }
+
+    @Test
+    void halfACharacterIsRefused() {
+        String half = "\ud83d";
+        try (Lease lease = lease(sku)) {
+            for (String text : List.of(half, half + "a", "\ude00", "a" + half)) {
+                assertThrows(IllegalArgumentException.class, () -> lease.set(text));
+                assertThrows(IllegalArgumentException.class, () -> shop.lease(text));
+            }
+            lease.set("\ud83d\ude00");
+            assertEquals("\ud83d\ude00", lease.get());
+        }
+    }
+
+    @Test
+    void columnsOfOneNameAreAllThere() {
+        assertEquals(List.of(Map.of("id", 1L, "id:1", 2L, "id:2", 3L)),
+                     shop.sql("SELECT 1 AS id, 2 AS id, 3 AS id").maps());
+    }
+
+    @Test
+    void aClientHasItsName() {
+        try (Stockade named = Stockade.connect(daemon.uri(), Duration.ofSeconds(60), "orders");
+             Lease lease = named.lease(sku, 3000, 0)) {
+            Daemon.awaitRenewal(lease);
+            String clients = (String) shop.command("CLIENT", "LIST");
+            assertEquals(3, clients.split("name=orders ").length, clients);
+        }
+        assertThrows(IllegalArgumentException.class,
+                     () -> Stockade.connect(daemon.uri(), Duration.ofSeconds(60), "two words"));
+    }
+
+    @Test
     void aLeaseThatPassedOnWritesNothing() {
         Lease old = lease(sku);
         old.set("10");

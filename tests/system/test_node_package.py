@@ -72,7 +72,7 @@ void SoldOut;
 """
 SETTINGS = {"compilerOptions": {
     "strict": True, "noUncheckedIndexedAccess": True, "exactOptionalPropertyTypes": True,
-    "module": "nodenext", "target": "es2022", "lib": ["es2022", "esnext.disposable"],
+    "module": "nodenext", "target": "es2022", "lib": ["es2022"],
     "types": ["node"], "preserveSymlinks": True, "skipLibCheck": False},
     "files": ["program.mts"]}
 
@@ -86,6 +86,17 @@ def test_tsc_takes_what_is_right_refuses_what_is_not_and_await_using_gives_back(
     run(*TSC, "-p", rig.folder, timeout=60)
     said = run(*NODE, rig.folder / "program.mjs", daemon.uri)
     assert json.loads(said) == [9, 2, "free", "7"]
+
+
+@pytest.mark.slow
+def test_the_types_need_no_newer_library_than_the_package_says(rig):
+    """Node's types, where they are there, bring along what a browser's do not."""
+    link_node_modules(rig.folder)
+    (rig.folder / "program.mts").write_text("export { connect } from 'stockade';")
+    options = {**SETTINGS["compilerOptions"], "lib": ["es2022", "dom"], "types": []}
+    (rig.folder / "tsconfig.json").write_text(
+        json.dumps({**SETTINGS, "compilerOptions": {**options, "noEmit": True}}))
+    run(*TSC, "-p", rig.folder, timeout=60)
 
 
 MEMBERS = """

@@ -195,3 +195,27 @@ def test_whatever_fails_while_it_waits_does_not_spin(shop, key, monkeypatch, cap
         monkeypatch.setattr(type(shop._keeper), "_receive", lambda *_: calls.append(1) or fails())
         assert lease.lost.wait(patience(20))
     assert len(calls) < 100
+
+
+# Its name.
+
+def test_its_connections_have_its_name(local, key):
+    import asyncio
+
+    async def run():
+        async with aio_connect(local, client_name=f"{key}-tasks") as shop:
+            async with shop.lease(key, ttl=1):
+                named(local, f"{key}-tasks")
+    asyncio.run(run())
+    with connect(local, client_name=f"{key}-threads") as shop, shop.lease(key, ttl=1):
+        named(local, f"{key}-threads")
+        assert f"{key}-threads" in shop.command("HISTORY", key)[0]
+    for package in (stockade, stockade.aio):
+        with pytest.raises(stockade.Misuse):
+            package.connect(client_name="two words")
+
+
+def named(local, name):
+    client = local.client()
+    wait_until(lambda: client("CLIENT", "LIST").count(f"name={name} ".encode()) == 2,
+               "the program's connection, and the one that renews")

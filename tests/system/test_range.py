@@ -40,6 +40,14 @@ def test_a_result_within_min_and_max_is_stored_and_one_outside_is_range(stock, n
     assert stock(name, -1, "MIN", -(1 << 63)) == (2, 2)
 
 
+def test_range_says_what_is_there_and_which_bound_it_is(client, token, key):
+    client.fenced(token, "SET", key, 3)
+    client.refused("RANGE", "FENCED", token, "DECRBY", key, 5, "MIN", 0,
+                   text="3 would become -2, less than MIN 0; nothing was changed")
+    client.refused("RANGE", "FENCED", token, "INCRBY", key, 5, "MIN", 0, "MAX", 7,
+                   text="3 would become 8, more than MAX 7; nothing was changed")
+
+
 def test_decrby_takes_min_and_max_too(stock):
     assert stock("DECRBY", 3, "MIN", 0) == (0, 0)
     assert stock("DECRBY", 4, "MIN", 0) == ("RANGE", 3)

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Leases with fencing tokens that are checked at the data. All times are milliseconds.
+/// <reference lib="esnext.disposable" />
 
 /** What can be written: numbers are sent as their decimal text. */
 export type Value = string | number | bigint | Uint8Array;
+/** A number without a fraction that it holds exactly, or a bigint of 64 bits. */
+export type Integer = number | bigint;
 /** What an SQL parameter can be; undefined is NULL. */
 export type SqlValue = string | number | bigint | boolean | Uint8Array | null | undefined;
 
 export interface ConnectOptions {
   /** What a call may take, lost connections and all: 1 to 86400000, by default 5000. */
   timeout?: number;
+  /** Who this is, at the daemon's page and in `stockade why`: 1 to 512 visible characters. */
+  clientName?: string;
 }
 
 export interface LeaseOptions {
@@ -32,9 +37,13 @@ export interface WriteOptions {
 
 export interface Rows {
   columns: string[];
+  /**
+   * Each by the names of its columns; of several with one name the second is `name:1`. An integer
+   * that a number does not hold is a bigint.
+   */
   rows: Record<string, string | number | bigint | null>[];
   changes: number;
-  lastInsertRowid: number;
+  lastInsertRowid: number | bigint;
 }
 
 export interface LeaseInfo {
@@ -150,17 +159,20 @@ export class Lease {
   get(): Promise<string | null>;
   set(value: Value, options?: WriteOptions): Promise<void>;
   delete(options?: WriteOptions): Promise<boolean>;
-  /** Takes n from a number, if `min` (0) or more is left then; else SoldOut. Resolves to that. */
-  take(n?: number, options?: WriteOptions & { min?: number }): Promise<number>;
+  /**
+   * Takes n from a number, if `min` (0) or more is left then; else SoldOut. Resolves to what is
+   * left: a bigint, whatever n is, beyond Number.MAX_SAFE_INTEGER. So do put and hincrby.
+   */
+  take(n?: Integer, options?: WriteOptions & { min?: Integer }): Promise<number>;
   /** Adds n, to at most `max`. */
-  put(n?: number, options?: WriteOptions & { max?: number }): Promise<number>;
+  put(n?: Integer, options?: WriteOptions & { max?: Integer }): Promise<number>;
   hget(field: string): Promise<string | null>;
   hgetall(): Promise<Record<string, string>>;
   hset(field: string, value: Value, options?: WriteOptions): Promise<number>;
   hset(fields: Record<string, Value>, options?: WriteOptions): Promise<number>;
-  hdel(...fields: string[]): Promise<number>;
-  hincrby(field: string, n?: number,
-    options?: WriteOptions & { min?: number; max?: number }): Promise<number>;
+  hdel(...fields: [...string[], string | WriteOptions]): Promise<number>;
+  hincrby(field: string, n?: Integer,
+    options?: WriteOptions & { min?: Integer; max?: Integer }): Promise<number>;
   /** Any command on its key, with the key in it: lease.fenced('SETRANGE', 'sku:1042', 0, 'x'). */
   fenced(...words: [...Value[], Value | WriteOptions]): Promise<any>;
   /** One statement, which may change the rows that belong to its resource. */
@@ -201,14 +213,15 @@ export class Transaction {
   get(lease: Lease): this;
   set(lease: Lease, value: Value): this;
   delete(lease: Lease): this;
-  take(lease: Lease, n?: number, options?: { min?: number }): this;
-  put(lease: Lease, n?: number, options?: { max?: number }): this;
+  take(lease: Lease, n?: Integer, options?: { min?: Integer }): this;
+  put(lease: Lease, n?: Integer, options?: { max?: Integer }): this;
   hget(lease: Lease, field: string): this;
   hgetall(lease: Lease): this;
   hset(lease: Lease, field: string, value: Value): this;
   hset(lease: Lease, fields: Record<string, Value>): this;
   hdel(lease: Lease, ...fields: string[]): this;
-  hincrby(lease: Lease, field: string, n?: number, options?: { min?: number; max?: number }): this;
+  hincrby(lease: Lease, field: string, n?: Integer,
+    options?: { min?: Integer; max?: Integer }): this;
   fenced(lease: Lease, ...words: Value[]): this;
   /** Under the tokens of all the transaction's leases. */
   sql(statement: string, params?: readonly SqlValue[]): this;

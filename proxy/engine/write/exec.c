@@ -96,7 +96,10 @@ bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, s
         return false;
     }
     if (*sum < add->min || *sum > add->max) {
-        resp_error(exec->out, STK_RANGE, NULL);
+        bool less = *sum < add->min;
+        resp_error(exec->out, STK_RANGE, "%lld would become %lld, %s %lld; nothing was changed",
+                   (long long)value, (long long)*sum, less ? "less than MIN" : "more than MAX",
+                   (long long)(less ? add->min : add->max));
         return false;
     }
     return true;

@@ -282,9 +282,7 @@ export class Lease {
 
   // Any command on its key: lease.fenced('SETRANGE', 'sku:1042', 0, 'x'). Options may come last.
   async fenced(...words) {
-    const last = words.at(-1);
-    const hasOptions = typeof last === 'object' && last !== null && !(last instanceof Uint8Array);
-    const { id } = hasOptions ? words.pop() : {};
+    const { id } = options(words);
     return this.#write(words.map(word), id);
   }
 
@@ -321,8 +319,10 @@ export class Lease {
     return this.#write(operations.hset(this.resource, field, value), id);
   }
 
+  // Options may come last, as in fenced().
   async hdel(...fields) {
-    return this.#write(operations.hdel(this.resource, ...fields));
+    const { id } = options(fields);
+    return this.#write(operations.hdel(this.resource, ...fields), id);
   }
 
   async hincrby(field, n, { id, ...options } = {}) {
@@ -351,6 +351,14 @@ export class Lease {
       throw refusal;
     }
   }
+}
+
+// Takes the options off the end of these words, where there are some.
+function options(words) {
+  const last = words.at(-1);
+  const there = typeof last === 'object' && last !== null && !(last instanceof Uint8Array)
+    && !Array.isArray(last);
+  return there ? words.pop() : {};
 }
 
 // For an owner that is this lease's alone: a repeated ACQUIRE may have entered twice.

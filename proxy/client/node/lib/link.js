@@ -8,7 +8,8 @@
 // A daemon that is silent is found out by pings: node-redis drops a connection on which nothing
 // arrives for twice the `timeout`.
 import { EventEmitter } from 'node:events';
-import { createClient, ErrorReply } from '@redis/client';
+import { createClient, ErrorReply, RESP_TYPES } from '@redis/client';
+import { offAbort, onAbort } from './aborts.js';
 import { jitter, now, sleep } from './clock.js';
 import { Busy, Denied, fromText, Misuse, Unreachable, Unsure } from './errors.js';
 
@@ -16,6 +17,28 @@ const PAUSE_MS_MIN = 4;
 const PAUSE_MS_MAX = 256;
 const ASIDE_MAX = 16; // connections at once that wait, each for a basket
 const LATE = Symbol('late');
+// node-redis rounds integers above 2^53. So they come as text, and texts as bytes: see exact().
+const EXACT = {
+  [RESP_TYPES.NUMBER]: String,
+  [RESP_TYPES.BLOB_STRING]: Buffer,
+  [RESP_TYPES.SIMPLE_STRING]: Buffer,
+  [RESP_TYPES.VERBATIM_STRING]: Buffer,
+};
+
+const send = (client, words) => client.sendCommand(words, { typeMapping: EXACT });
+
+// A reply as the program gets it: an integer is a number where that holds it, else a bigint.
+function exact(reply) {
+  if (Buffer.isBuffer(reply)) return reply.toString();
+  if (typeof reply === 'string') {
+    const number = Number(reply);
+    return Number.isSafeInteger(number) ? number : BigInt(reply);
+  }
+  if (Array.isArray(reply)) return reply.map(exact);
+  if (typeof reply !== 'object' || reply === null || reply instanceof Error) return reply;
+  for (const key of Object.keys(reply)) reply[key] = exact(reply[key]);
+  return reply;
+}
 
 // Resolves when what had come by now is read: also that the connection has ended while it idled.
 const polled = () => new Promise((resume) => { setImmediate(() => setImmediate(resume)); });
@@ -37,6 +60,7 @@ class Ask {
 
 export class Link extends EventEmitter {
   #address;
+  #name; // as CLIENT SETNAME
   #client;
   #opened = false;
   #closed = false;
@@ -44,14 +68,16 @@ export class Link extends EventEmitter {
   #keeper = null; // for renewals; null: not connected
   #connecting = null; // the promise of one
   #making = new WeakSet(); // clients that are being connected
+  #underWay = new Set(); // promises of replies
   #asides = 0;
   #asideLine = [];
 
-  constructor(address, timeout) {
+  constructor(address, timeout, name) {
     super();
     this.setMaxListeners(0);
     this.#address = address;
     this.timeout = timeout;
+    this.#name = name;
     this.#client = this.#makeLasting((retries, cause) => (this.#opened && !this.#closed
       ? jitter(Math.min(PAUSE_MS_MIN * 2 ** retries, PAUSE_MS_MAX)) : cause));
     this.#client.on('ready', () => this.emit('ready'));
@@ -80,6 +106,7 @@ export class Link extends EventEmitter {
     const client = createClient({
       ...login,
       ...options,
+      name: this.#name,
       RESP: 3,
       maintNotifications: 'disabled',
       socket: { connectTimeout: this.timeout, ...where, ...socket },
@@ -133,15 +160,16 @@ export class Link extends EventEmitter {
 
   // The reply to these words. Options: `until`, when to give up, and those of Ask.
   call(words, options = {}) {
-    return this.run((client) => client.sendCommand(words), options);
+    return this.run((client) => send(client, words), options);
   }
 
   // The replies of a transaction.
   exec(commands, options = {}) {
-    return this.run((client) => {
-      const multi = client.multi();
-      for (const words of commands) multi.addCommand(words);
-      return multi.exec();
+    return this.run(async (client) => {
+      const all = client.withTypeMapping(EXACT).multi();
+      // Its own exec() rounds the integers in EXEC's reply all the same.
+      for (const words of [['MULTI'], ...commands, ['EXEC']]) all.addCommand(words);
+      return (await all.execAsPipeline()).at(-1);
     }, options);
   }
 
@@ -174,7 +202,7 @@ export class Link extends EventEmitter {
           if (this.#closed || !this.#client.isReady) throw error;
           return this.#client; // there may be no room for a second one
         });
-      return await this.#attempt(client, new Ask((to) => to.sendCommand(words), until, {}));
+      return await this.#attempt(client, new Ask((to) => send(to, words), until, {}));
     } catch (error) {
       throw error instanceof ErrorReply ? fromText(error.message, { cause: error })
         : this.#unanswered(null);
@@ -218,15 +246,17 @@ export class Link extends EventEmitter {
       // After a stall the reply may be here already, unread: that comes before an immediate.
       const timer = setTimeout(() => setImmediate(end), Math.max(0, ask.until - ask.asked));
       ask.sent = true;
-      ask.send(client).then((reply) => {
+      const sent = ask.send(client).then((raw) => {
         answered = true;
         clearTimeout(timer);
+        const reply = exact(raw);
         if (over) ask.onLate?.(reply);
         resolve(reply);
       }, (error) => {
         clearTimeout(timer);
         reject(error);
-      });
+      }).finally(() => this.#underWay.delete(sent));
+      this.#underWay.add(sent);
     });
   }
 
@@ -277,13 +307,13 @@ export class Link extends EventEmitter {
   // else waits behind them. `signal` ends it.
   async aside(compose, until, { signal, onLate } = {}) {
     await this.#asideRoom(until, signal);
-    const ask = new Ask((client) => client.sendCommand(compose()), until, { onLate });
+    const ask = new Ask((client) => send(client, compose()), until, { onLate });
     try {
       for (;;) {
         signal?.throwIfAborted(); // who listens from here on would not hear of it
         const client = this.#make({ socket: { reconnectStrategy: (_, cause) => cause } });
         const stop = () => this.#discard(client);
-        signal?.addEventListener('abort', stop);
+        onAbort(signal, stop);
         this.on('closed', stop);
         let failure;
         try {
@@ -294,7 +324,7 @@ export class Link extends EventEmitter {
           if (error instanceof Denied) throw error;
           failure = error instanceof Unreachable ? error : this.#judge(ask, error);
         } finally {
-          signal?.removeEventListener('abort', stop);
+          offAbort(signal, stop);
           this.off('closed', stop);
           stop();
         }
@@ -320,17 +350,17 @@ export class Link extends EventEmitter {
     return new Promise((resolve, reject) => {
       const end = (settle, value) => {
         clearTimeout(timer);
-        signal?.removeEventListener('abort', onAbort);
+        offAbort(signal, giveUp);
         const at = this.#asideLine.indexOf(enter);
         if (at >= 0) this.#asideLine.splice(at, 1);
         settle(value);
       };
       const enter = () => end(resolve);
-      const onAbort = () => end(reject, signal.reason);
+      const giveUp = () => end(reject, signal.reason);
       const timer = setTimeout(
         () => end(reject, new Busy(`${ASIDE_MAX} baskets of this shop wait already`)),
         Math.max(0, until - now()));
-      signal?.addEventListener('abort', onAbort);
+      onAbort(signal, giveUp);
       this.#asideLine.push(enter);
     });
   }
@@ -345,8 +375,10 @@ export class Link extends EventEmitter {
       this.#discard(this.#client);
       return;
     }
-    const timer = setTimeout(() => this.#client.isReady && this.#client.destroy(), this.timeout);
-    await Promise.race([this.#client.close(), new Promise((end) => this.#client.once('end', end))]);
+    let timer;
+    const late = new Promise((end) => { timer = setTimeout(end, this.timeout); });
+    await Promise.race([Promise.all(this.#underWay), late]);
     clearTimeout(timer);
+    this.#discard(this.#client);
   }
 }

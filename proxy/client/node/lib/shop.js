@@ -7,6 +7,7 @@
 // a connection of its own.
 import { randomBytes } from 'node:crypto';
 import { EventEmitter } from 'node:events';
+import { offAbort, onAbort } from './aborts.js';
 import { parse } from './address.js';
 import { now } from './clock.js';
 import { Held, Misuse, Stale, Unreachable, Unsure } from './errors.js';
@@ -27,9 +28,13 @@ const DEAF_MS = 250; // where its turn, which lasts a second, is not told
 const WARN_MS = 60000;
 
 // Leads to a daemon; it has to be there. `timeout`: what a call may take, in milliseconds.
-export async function connect(uri = 'stockade://127.0.0.1:7379', { timeout = 5000 } = {}) {
+export async function connect(uri = 'stockade://127.0.0.1:7379',
+  { timeout = 5000, clientName } = {}) {
   integer(timeout, 'timeout', 1, TIME_MS_MAX);
-  const link = new Link(parse(uri), timeout);
+  if (clientName !== undefined && !/^[!-~]{1,512}$/.test(clientName)) {
+    throw new Misuse('clientName is 1 to 512 visible characters of ASCII, without blanks');
+  }
+  const link = new Link(parse(uri), timeout, clientName);
   await link.open();
   return new Stockade(link);
 }
@@ -139,7 +144,7 @@ export class Stockade extends EventEmitter {
     };
     const heard = this.news.hears(resource);
     const { subscribed } = this.news.join(resource, hear);
-    signal?.addEventListener('abort', call);
+    onAbort(signal, call);
     try {
       let grant = await ask();
       if (grant === null && !heard) {
@@ -166,7 +171,7 @@ export class Stockade extends EventEmitter {
       if (grant === null) await this.link.call(['DEQUEUE', resource, id]).catch(() => {});
       return grant;
     } finally {
-      signal?.removeEventListener('abort', call);
+      offAbort(signal, call);
       this.news.leave(resource, hear);
     }
   }

@@ -2,8 +2,13 @@
 // Commands as words, and what their replies mean.
 import { Misuse } from './errors.js';
 
-const READS = new Set(['GET', 'GETRANGE', 'MGET', 'STRLEN', 'EXISTS', 'TYPE', 'HGET', 'HMGET',
-  'HGETALL', 'HEXISTS', 'HLEN', 'HKEYS', 'HVALS', 'HSTRLEN', 'HSCAN']);
+// test_reads.py holds this list to the daemon's, and to those of the other packages.
+const READS = new Set(['DBSIZE', 'ECHO', 'EXISTS', 'GET', 'GETRANGE', 'HEXISTS', 'HGET', 'HGETALL',
+  'HISTORY', 'HKEYS', 'HLEN', 'HMGET', 'HSCAN', 'HSTRLEN', 'HVALS', 'INFO', 'LEASE', 'LEASES',
+  'MGET', 'PING', 'PTTL', 'RECEIPT', 'REFUSALS', 'SCAN', 'STRLEN', 'TIME', 'TTL', 'TYPE',
+  'WAITERS']);
+// Half a character, which cannot be sent: another one would be in its place.
+const HALF = /\p{Surrogate}/u;
 // Without a token the daemon runs these read-only, whatever they say further on.
 const SQL_READS = /^\s*(select|with|values|explain)\b/i;
 
@@ -11,7 +16,11 @@ export const reads = (name) => READS.has(String(name).toUpperCase());
 export const bareSqlReads = (statement) => SQL_READS.test(statement);
 
 export function word(value) {
-  if (typeof value === 'string' || Buffer.isBuffer(value)) return value;
+  if (typeof value === 'string') {
+    if (HALF.test(value)) throw new Misuse(`${inspect(value)} has half a character in it`);
+    return value;
+  }
+  if (Buffer.isBuffer(value)) return value;
   if (typeof value === 'bigint' || (typeof value === 'number' && Number.isFinite(value))) {
     return String(value);
   }
@@ -19,17 +28,19 @@ export function word(value) {
   throw new Misuse(`${inspect(value)} is neither a string, a number, a bigint nor bytes`);
 }
 
-export function integer(value, what, least = Number.MIN_SAFE_INTEGER,
-  most = Number.MAX_SAFE_INTEGER) {
-  if (Number.isSafeInteger(value) && value >= least && value <= most) return String(value);
-  const range = least > Number.MIN_SAFE_INTEGER || most < Number.MAX_SAFE_INTEGER
-    ? ` from ${least} to ${most}` : '';
+// A number that holds it, or a bigint.
+export function integer(value, what, least = -Infinity, most = Infinity) {
+  const fits = typeof value === 'bigint' ? BigInt.asIntN(64, value) === value
+    : Number.isSafeInteger(value);
+  if (fits && value >= least && value <= most) return String(value);
+  const range = `${least > -Infinity ? ` from ${least}` : ''}${
+    most < Infinity ? ` to ${most}` : ''}`;
   throw new Misuse(`${what} is an integer${range}, not ${inspect(value)}`);
 }
 
 export function resourceName(resource) {
   const bytes = typeof resource === 'string' ? Buffer.byteLength(resource) : 0;
-  if (bytes >= 1 && bytes <= 512) return resource;
+  if (bytes >= 1 && bytes <= 512) return word(resource);
   throw new Misuse(`a resource is a string of 1 to 512 bytes, not ${inspect(resource)}`);
 }
 
@@ -71,7 +82,7 @@ export const converters = {
 export function fence(leases, id, words) {
   const head = ['FENCEDALL', String(leases.length),
     ...leases.flatMap(({ resource, token }) => [resource, String(token)])];
-  if (id !== undefined) head.push('ID', id);
+  if (id !== undefined) head.push('ID', word(id));
   return head.concat(words);
 }
 
@@ -79,9 +90,9 @@ export function fence(leases, id, words) {
 export function sqlWords(statement, params = []) {
   if (typeof statement !== 'string') throw new Misuse('an SQL statement is a string');
   if (!Array.isArray(params)) throw new Misuse('the parameters of an SQL statement are an array');
-  if (params.length === 0) return ['SQL', statement];
+  if (params.length === 0) return ['SQL', word(statement)];
   const typed = params.map(typedParameter);
-  return ['SQL', 'TYPES', typed.map(([type]) => type).join(''), statement,
+  return ['SQL', 'TYPES', typed.map(([type]) => type).join(''), word(statement),
     ...typed.map(([, value]) => value)];
 }
 
@@ -93,11 +104,23 @@ function typedParameter(value) {
   return [typeof value === 'string' ? 't' : 'b', word(value)];
 }
 
+// Columns of one name are told apart as SQLite does it: id, id:1.
+function distinct(columns) {
+  const taken = new Set();
+  return columns.map((column) => {
+    let name = column;
+    for (let i = 1; taken.has(name); i += 1) name = `${column}:${i}`;
+    taken.add(name);
+    return name;
+  });
+}
+
 function rows(reply) {
   const { columns, changes } = reply;
+  const names = distinct(columns);
   return {
     columns,
-    rows: reply.rows.map((row) => Object.fromEntries(row.map((value, i) => [columns[i], value]))),
+    rows: reply.rows.map((row) => Object.fromEntries(row.map((value, i) => [names[i], value]))),
     changes,
     lastInsertRowid: reply.last_insert_rowid,
   };

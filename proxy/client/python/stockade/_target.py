@@ -6,10 +6,11 @@ from __future__ import annotations
 import contextlib
 import inspect
 import queue
+import re
 import socket
 import ssl
 import threading
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, List, Optional, Union
 from urllib.parse import unquote, urlsplit
 
 import redis
@@ -156,9 +157,13 @@ class _Holder:
 class Target:
     """A daemon. Any number of connections can be made; none is open at first."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, client_name: Optional[str]) -> None:
         self._options: Dict[str, Any] = {
             "decode_responses": True, "encoding_errors": "surrogateescape"}
+        if client_name is not None:
+            if not re.fullmatch("[!-~]{1,512}", client_name):
+                raise Misuse("client_name is 1 to 512 visible characters of ASCII, without blanks")
+            self._options["client_name"] = client_name
         # Later versions of redis-py speak RESP3 as well, and have to be told which.
         base = getattr(redis.connection, "AbstractConnection", redis.Connection)
         if "protocol" in inspect.signature(base.__init__).parameters:

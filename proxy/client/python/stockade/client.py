@@ -32,19 +32,20 @@ WAITING_MAX = 100
 
 
 def connect(uri: str = "stockade://127.0.0.1:7379", timeout: float = 5.0,
-            waiting_max: int = WAITING_MAX) -> Stockade:
+            waiting_max: int = WAITING_MAX, client_name: Optional[str] = None) -> Stockade:
     """A way to the daemon: stockade://[user:password@]host[:port] or stockade+unix:PATH. The first
     call connects. `timeout`: seconds that a call may take, beside what it waits for a lease.
     `waiting_max`: connections at most on which this process waits for leases; who comes then waits
-    for one of them."""
-    return Stockade(uri, timeout, waiting_max)
+    for one of them. `client_name`: who this is, at the daemon's page and in `stockade why`."""
+    return Stockade(uri, timeout, waiting_max, client_name)
 
 
 class Stockade:
     """One daemon. Any number of threads may use it; a forked child gets connections of its own."""
 
-    def __init__(self, uri: str, timeout: float, waiting_max: int) -> None:
-        self._target = Target(uri)
+    def __init__(self, uri: str, timeout: float, waiting_max: int,
+                 client_name: Optional[str]) -> None:
+        self._target = Target(uri, client_name)
         self._timeout = timeout
         self._waiting_max = waiting_max
         self._start()

@@ -5,8 +5,9 @@ import java.net.URLDecoder;
 import java.nio.charset.StandardCharsets;
 
 /** Where a daemon listens, and who logs in: {@code stockade://[user:password@]host[:port]}. */
-record Address(String host, int port, String user, String password) {
+record Address(String host, int port, String user, String password, String clientName) {
     static final int PORT = 7379;
+    static final String CLIENT_NAME = "stockade-java";
     private static final String SCHEME = "stockade://";
     private static final String SHAPE = "expected stockade://[user:password@]host[:port], not ";
 
@@ -40,7 +41,12 @@ record Address(String host, int port, String user, String password) {
             throw new IllegalArgumentException(SHAPE + hidden(uri));
         }
         int port = colon > bracket ? port(rest.substring(colon + 1), uri) : PORT;
-        return new Address(host, port, user, password);
+        return new Address(host, port, user, password, CLIENT_NAME);
+    }
+
+    /** The same under another name. */
+    Address named(String clientName) {
+        return new Address(host, port, user, password, clientName);
     }
 
     private static int port(String text, String uri) {
@@ -87,10 +93,9 @@ record Address(String host, int port, String user, String password) {
 
     /** Says HELLO: RESP3, a name for CLIENT LIST, and the login where there is one. */
     Request hello() {
-        String name = "stockade-java";
         return password == null
-                   ? Request.of("HELLO", 3, "SETNAME", name)
-                   : Request.of("HELLO", 3, "AUTH", user, password, "SETNAME", name);
+                   ? Request.of("HELLO", 3, "SETNAME", clientName)
+                   : Request.of("HELLO", 3, "AUTH", user, password, "SETNAME", clientName);
     }
 
     @Override

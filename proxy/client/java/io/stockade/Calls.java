@@ -169,7 +169,7 @@ final class Calls {
             return InetAddress.getAllByName(host);
         }
         FutureTask<InetAddress[]> task = new FutureTask<>(() -> InetAddress.getAllByName(host));
-        Keeper.daemonThread(task, "stockade-resolve").start();
+        Keeper.daemonThread(task).start();
         boolean stopped = false;
         try {
             for (;;) {
@@ -282,6 +282,11 @@ final class Calls {
                     } else if (!rest()) {
                         throw unanswered(failed);
                     }
+                } catch (Error noThread) { /* for who watches the time: nothing was sent */
+                    if (wire != null) {
+                        wire.close();
+                    }
+                    throw noThread;
                 }
             }
         }

@@ -16,6 +16,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
@@ -66,6 +67,7 @@ final class Keeper implements Runnable {
 
     final ReentrantLock lock = new ReentrantLock();
     private final Address address;
+    private final ThreadFactory threads;
     private final Selector selector;
     private final ThreadPoolExecutor listeners;
     private volatile InetSocketAddress where; /* the address that answered last */
@@ -87,18 +89,19 @@ final class Keeper implements Runnable {
     private long retryAt = System.nanoTime();
     private long pause = PAUSE_MIN;
 
-    Keeper(Address address) throws IOException {
+    Keeper(Address address, ThreadFactory threads) throws IOException {
         this.address = address;
+        this.threads = threads;
         this.selector = Selector.open();
         this.listeners = new ThreadPoolExecutor(LISTENER_THREADS, LISTENER_THREADS, 1,
                                                 TimeUnit.SECONDS, new LinkedBlockingQueue<>(),
-                                                work -> daemonThread(work, "stockade-listener"),
+                                                threads,
                                                 new ThreadPoolExecutor.DiscardPolicy());
         this.listeners.allowCoreThreadTimeOut(true);
     }
 
-    static Thread daemonThread(Runnable work, String name) {
-        Thread thread = new Thread(work, name);
+    static Thread daemonThread(Runnable work) {
+        Thread thread = new Thread(work, "stockade");
         thread.setDaemon(true);
         return thread;
     }
@@ -115,17 +118,21 @@ final class Keeper implements Runnable {
 
     /* Scheduling. */
 
-    /** Have it fire at that time, and not at the one before. The lock is held. */
+    /**
+     * Have it fire at that time, and not at the one before. The lock is held. Where no thread can
+     * be started (an OutOfMemoryError), nothing has happened, and the next one tries again.
+     */
     void schedule(Timed timed, long at) {
+        if (thread == null && !closed) {
+            Thread first = threads.newThread(this);
+            first.start();
+            thread = first;
+        }
         unschedule(timed);
         timed.at = at;
         timed.number = ++number;
         timed.listed = true;
         schedule.add(timed);
-        if (thread == null && !closed) {
-            thread = daemonThread(this, "stockade-keeper");
-            thread.start();
-        }
         if (asleep && at - wakeAt < 0) {
             asleep = false;
             selector.wakeup();
@@ -189,16 +196,32 @@ final class Keeper implements Runnable {
         places.remove(place.id(), place);
     }
 
-    /** Call the program's listeners, each in its own time. */
+    /** Call the program's listeners, each in its own time. The lock is held. */
     void tell(List<Runnable> told) {
         for (Runnable listener : told) {
-            listeners.execute(() -> {
-                try {
-                    listener.run();
-                } catch (RuntimeException failed) {
-                    LOG.log(Level.WARNING, "a listener for the loss of a lease failed", failed);
+            tell(listener);
+        }
+    }
+
+    private void tell(Runnable listener) {
+        try {
+            listeners.execute(() -> run(listener));
+        } catch (OutOfMemoryError noThread) {
+            LOG.log(Level.WARNING, "no thread for a listener, which is called later", noThread);
+            schedule(new Timed() {
+                @Override
+                void fire(long now) {
+                    tell(listener);
                 }
-            });
+            }, System.nanoTime() + PAUSE_MAX);
+        }
+    }
+
+    private static void run(Runnable listener) {
+        try {
+            listener.run();
+        } catch (RuntimeException | Error failed) {
+            LOG.log(Level.WARNING, "a listener for the loss of a lease failed", failed);
         }
     }
 
@@ -380,7 +403,7 @@ final class Keeper implements Runnable {
             flush();
             millis = sleepMillis();
             asleep = true;
-        } catch (IOException | RuntimeException failed) {
+        } catch (IOException | RuntimeException | Error failed) {
             hangUp(reason(failed));
             return true;
         } finally {
@@ -402,7 +425,7 @@ final class Keeper implements Runnable {
             asleep = false;
             onReady();
             selector.selectedKeys().clear();
-        } catch (IOException | RuntimeException failed) {
+        } catch (IOException | RuntimeException | Error failed) {
             hangUp(reason(failed));
         } finally {
             lock.unlock();
@@ -410,8 +433,9 @@ final class Keeper implements Runnable {
         return true;
     }
 
-    private static String reason(Exception failed) {
-        if (failed instanceof RuntimeException) {
+    /** Whatever it was, it costs the connection, and renewals go on. */
+    private static String reason(Throwable failed) {
+        if (!(failed instanceof IOException)) {
             LOG.log(Level.ERROR, "the keeper failed, and goes on", failed);
         }
         return failed instanceof EOFException || failed.getMessage() != null ? failed.getMessage()

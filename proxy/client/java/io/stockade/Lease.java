@@ -28,11 +28,41 @@ public final class Lease implements AutoCloseable {
     private final Stockade shop;
     private final String resource;
     private final Grant grant;
+    private final String id; /* of what is written by this object; null: each write has its own */
 
     Lease(Stockade shop, String resource, Grant grant) {
+        this(shop, resource, grant, null);
+    }
+
+    private Lease(Stockade shop, String resource, Grant grant, String id) {
         this.shop = shop;
         this.resource = resource;
         this.grant = grant;
+        this.id = id;
+    }
+
+    /**
+     * The same lease, for one write under an ID of your own, such as an order's number: a write
+     * that is repeated with it is applied once, and gets the first reply, by another process, too.
+     *
+     * <pre>{@code
+     * long left = lease.withId("order 17").take(1);
+     * }</pre>
+     *
+     * @param id any text of 1 to 512 bytes; another write needs another
+     * @return the lease; to close it closes both
+     */
+    public Lease withId(String id) {
+        return new Lease(shop, resource, grant, Stockade.checkId(id));
+    }
+
+    /** The ID of the next write by this object: the program's own, or a new one. */
+    String writeId() {
+        return id == null ? Request.newId() : id;
+    }
+
+    boolean hasId() {
+        return id != null;
     }
 
     /**
@@ -249,7 +279,7 @@ public final class Lease implements AutoCloseable {
         if (Stockade.isRead(words)) {
             return shop.calls().one(Calls.Kind.READ, Request.of(fencedWords(null, words)));
         }
-        String id = Request.newId();
+        String id = writeId();
         return shop.calls().one(Calls.Kind.WRITE, Request.of(fencedWords(id, words)).withId(id));
     }
 
@@ -274,18 +304,21 @@ public final class Lease implements AutoCloseable {
     }
 
     /**
-     * Present the token to a transaction of the program's own SQLite connection, which has loaded
-     * the extension {@code stockade_guard}: guarded rows of this resource may be changed until it
-     * ends. From here on nobody can take the lease over before that transaction has ended, so keep
-     * it short.
+     * Present the token to a transaction of the program's own connection: to the store's SQLite
+     * file, with the extension {@code stockade_guard} loaded, or to its PostgreSQL database.
+     * Guarded rows of this resource may be changed until it ends. From here on nobody can take the
+     * lease over before that transaction has ended, so keep it short.
      *
      * @param connection one in a transaction: autocommit is off, or BEGIN was said
-     * @throws SQLException SQLite failed: the extension is not loaded, there is no transaction
+     * @throws SQLException the database failed: the extension is not loaded, there is no
+     *     transaction, or the role may not present
      * @throws Stale the lease has passed on
      */
     public void present(Connection connection) throws SQLException {
-        try (PreparedStatement call =
-                 connection.prepareStatement("SELECT stockade_present(?, ?)")) {
+        boolean postgres =
+            connection.getMetaData().getDatabaseProductName().startsWith("PostgreSQL");
+        try (PreparedStatement call = connection.prepareStatement(
+                 postgres ? "SELECT stockade.present(?, ?)" : "SELECT stockade_present(?, ?)")) {
             call.setString(1, resource);
             call.setLong(2, token());
             call.executeQuery().close();

@@ -80,10 +80,26 @@ final class Request {
             return bytes;
         }
         if (word instanceof CharSequence || word instanceof Number) {
-            return word.toString().getBytes(StandardCharsets.UTF_8);
+            String text = word.toString();
+            checkWhole(text);
+            return text.getBytes(StandardCharsets.UTF_8);
         }
         throw new IllegalArgumentException("a word is a string, a number or a byte[], not "
                                            + (word == null ? "null" : word.getClass()));
+    }
+
+    /** Half a character (of two chars) cannot be sent: getBytes() puts another in its place. */
+    private static void checkWhole(String text) {
+        for (int i = 0; i < text.length(); i++) {
+            if (!Character.isSurrogate(text.charAt(i))) {
+                continue;
+            }
+            if (i + 1 == text.length()
+                || !Character.isSurrogatePair(text.charAt(i), text.charAt(i + 1))) {
+                throw new IllegalArgumentException("half a character at " + i);
+            }
+            i++;
+        }
     }
 
     private void header(char type, int count) {

@@ -3,8 +3,10 @@ package io.stockade;
 
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 /**
  * What a statement of SQL replied. A value is a {@code Long}, {@code Double}, {@code String}, null,
@@ -18,20 +20,33 @@ import java.util.Map;
 public record Rows(List<String> columns, List<List<Object>> rows, long changes,
                    long lastInsertRowid) {
     /**
-     * The rows, each by the names of its columns.
+     * The rows, each by the names of its columns. Columns of one name are told apart as SQLite does
+     * it: {@code id}, {@code id:1}.
      *
      * @return one map for each row, in order
      */
     public List<Map<String, Object>> maps() {
+        List<String> names = distinct();
         List<Map<String, Object>> maps = new ArrayList<>(rows.size());
         for (List<Object> row : rows) {
             Map<String, Object> map = new LinkedHashMap<>();
-            for (int i = 0; i < columns.size(); i++) {
-                map.put(columns.get(i), row.get(i));
+            for (int i = 0; i < names.size(); i++) {
+                map.put(names.get(i), row.get(i));
             }
             maps.add(map);
         }
         return maps;
+    }
+
+    private List<String> distinct() {
+        Set<String> names = new LinkedHashSet<>();
+        for (String column : columns) {
+            String name = column;
+            for (int i = 1; !names.add(name); i++) {
+                name = column + ":" + i;
+            }
+        }
+        return List.copyOf(names);
     }
 
     /** From a reply, which is a map of these four. */

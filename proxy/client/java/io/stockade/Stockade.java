@@ -12,6 +12,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.TimeUnit;
 
 /**
@@ -45,10 +46,12 @@ public final class Stockade implements AutoCloseable {
     static final long FOREVER_MS = 100 * 365 * DAY_MS;
     private static final int SWEEP_MIN = 64;
     private static final Duration TIMEOUT = Duration.ofSeconds(5);
+    /** test_reads.py holds this list to the daemon's, and to those of the other packages. */
     private static final Set<String> READS =
-        Set.of("GET", "GETRANGE", "MGET", "STRLEN", "EXISTS", "TYPE", "SCAN", "DBSIZE", "HGET",
-               "HMGET", "HGETALL", "HEXISTS", "HLEN", "HKEYS", "HVALS", "HSTRLEN", "HSCAN", "PING",
-               "ECHO", "TIME", "INFO", "LEASE", "LEASES", "RECEIPT");
+        Set.of("DBSIZE", "ECHO", "EXISTS", "GET", "GETRANGE", "HEXISTS", "HGET", "HGETALL",
+               "HISTORY", "HKEYS", "HLEN", "HMGET", "HSCAN", "HSTRLEN", "HVALS", "INFO", "LEASE",
+               "LEASES", "MGET", "PING", "PTTL", "RECEIPT", "REFUSALS", "SCAN", "STRLEN", "TIME",
+               "TTL", "TYPE", "WAITERS");
 
     private final Keeper keeper;
     private final Calls calls;
@@ -56,11 +59,11 @@ public final class Stockade implements AutoCloseable {
     final Map<FencedLock.Key, FencedLock.Hold> holds = new ConcurrentHashMap<>();
     private volatile int sweepAt = SWEEP_MIN; /* so many holds */
 
-    private Stockade(String uri, Duration timeout) {
-        Address address = Address.parse(uri);
+    /** With threads that a test makes. */
+    Stockade(Address address, Duration timeout, ThreadFactory threads) {
         long millis = inRange("timeout", timeout.toMillis(), 1);
         try {
-            keeper = new Keeper(address);
+            keeper = new Keeper(address, threads);
         } catch (IOException failed) {
             throw new UncheckedIOException(failed);
         }
@@ -83,7 +86,7 @@ public final class Stockade implements AutoCloseable {
      * @throws IllegalArgumentException that is no such URI
      */
     public static Stockade connect(String uri) {
-        return new Stockade(uri, TIMEOUT);
+        return connect(uri, TIMEOUT);
     }
 
     /**
@@ -94,7 +97,23 @@ public final class Stockade implements AutoCloseable {
      * @return the way to it
      */
     public static Stockade connect(String uri, Duration timeout) {
-        return new Stockade(uri, timeout);
+        return connect(uri, timeout, Address.CLIENT_NAME);
+    }
+
+    /**
+     * Connect to a daemon, and say who this is.
+     *
+     * @param uri as above
+     * @param timeout as above
+     * @param clientName what the daemon's page and {@code stockade why} call this program, such as
+     *     the service's name: 1 to 512 visible characters of ASCII
+     * @return the way to it
+     */
+    public static Stockade connect(String uri, Duration timeout, String clientName) {
+        if (!clientName.matches("[!-~]{1,512}")) {
+            throw new IllegalArgumentException("a client's name is 1 to 512 visible characters");
+        }
+        return new Stockade(Address.parse(uri).named(clientName), timeout, Keeper::daemonThread);
     }
 
     /* Leases. */
@@ -347,7 +366,8 @@ public final class Stockade implements AutoCloseable {
     /**
      * Run a statement of SQL under the tokens of leases.
      *
-     * @param leases those whose resources' rows it may change
+     * @param leases those whose resources' rows it may change; an ID of your own is the first one's
+     *     ({@link Lease#withId})
      * @param statement one statement
      * @param params its parameters: strings, numbers, booleans, byte arrays, nulls
      * @return what it replied
@@ -358,7 +378,7 @@ public final class Stockade implements AutoCloseable {
             return Rows.of(calls.one(bareSqlReads(statement) ? Calls.Kind.READ : Calls.Kind.ONCE,
                                      Request.of(words)));
         }
-        String id = Request.newId(); /* only the store knows what a statement does */
+        String id = leases.iterator().next().writeId(); /* only the store knows what it does */
         return Rows.of(calls.one(Calls.Kind.WRITE,
                                  Request.of(under(leases, id, words)).withId(id)));
     }
@@ -455,6 +475,14 @@ public final class Stockade implements AutoCloseable {
             throw new IllegalArgumentException("a resource has 1 to 512 bytes");
         }
         return resource;
+    }
+
+    static String checkId(String id) {
+        int length = Request.bytesOf(id).length;
+        if (length < 1 || length > 512) {
+            throw new IllegalArgumentException("an ID has 1 to 512 bytes");
+        }
+        return id;
     }
 
     private static long inRange(String what, long millis, long least) {

@@ -18,7 +18,7 @@ public final class Transaction {
     private final List<Lease> leases;
     private final Request request = Request.of("MULTI");
     private final List<Boolean> rows = new ArrayList<>();
-    private final String id = Request.newId();
+    private String id = Request.newId();
     private boolean writes;
     private boolean once; /* one of them may change something, and cannot have an ID */
     private boolean done;
@@ -29,6 +29,21 @@ public final class Transaction {
     }
 
     /**
+     * Give it an ID of your own, such as an order's number, before the first write is added: a
+     * transaction that is repeated with it is applied once, and gets the first replies.
+     *
+     * @param id any text of 1 to 512 bytes
+     * @return this
+     */
+    public Transaction withId(String id) {
+        if (writes) {
+            throw new IllegalStateException("the ID comes before the first write");
+        }
+        this.id = Stockade.checkId(id);
+        return this;
+    }
+
+    /**
      * Add a command under a lease's token.
      *
      * @param lease the lease on its key
@@ -36,6 +51,9 @@ public final class Transaction {
      * @return this
      */
     public Transaction fenced(Lease lease, Object... words) {
+        if (lease.hasId()) {
+            throw new IllegalArgumentException("a transaction has one ID: its own withId()");
+        }
         return add(lease.fencedWords(Stockade.isRead(words) ? null : nextId(), words), false);
     }
 
