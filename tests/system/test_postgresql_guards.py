@@ -13,6 +13,7 @@ import pytest
 from psycopg2.extensions import AsIs
 
 from harness.limits import environment, patience, wait_until
+from harness.package import connect as connect_package, stockade
 from harness.postgres import WAITS_FOR, Postgres, ask, connect, program, run
 from harness.resp import ReplyError, mapped
 
@@ -315,6 +316,21 @@ def test_programs_come_in_by_every_way(stock, bouncer, way):
         ended = way(stock, ["BEGIN", *shown, "UPDATE inventory SET stock = stock - 1 WHERE sku = 1",
                             "COMMIT"], bouncer)
         assert (ended, before - sold()) == (code, 0 if code else 1), which
+
+
+def test_the_python_package_presents_to_psycopg(stock):
+    with connect_package(stock.daemon) as shop, stock.database.connect() as link:
+        link.autocommit = False
+        with shop.lease("sku:77") as lease:
+            lease.present(link)
+            for statement in ("INSERT INTO inventory VALUES (77, 5)",
+                              "DELETE FROM inventory WHERE sku = 77"):
+                ask(link, statement)
+            link.commit()
+            shop.revoke("sku:77")
+            with pytest.raises(stockade.Stale):
+                lease.present(link)
+            link.rollback()
 
 
 def test_what_was_presented_ends_with_its_transaction_or_savepoint(stock):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from stockade import _flow
 from stockade._flow import Ask, now
-from stockade.errors import Deadlock, Misuse, from_sqlite
+from stockade.errors import Deadlock, Misuse, from_sqlite, refusal_in
 
 if TYPE_CHECKING:
     from stockade._keeper import Keeper
@@ -96,10 +96,24 @@ class LeaseBase:
         """Has it time left? For what happens outside the store: writes in it are judged there."""
         return self.left > 0
 
-    def present(self, connection: sqlite3.Connection) -> None:
-        """Put the token into a transaction of this connection to the store's file, which has loaded
-        stockade_guard.so. Begins the transaction where none is open; the program ends it."""
+    def present(self, connection: Any) -> None:
+        """Put the token into a transaction of this connection: to the store's SQLite file, with
+        stockade_guard.so loaded, or to its PostgreSQL database, by psycopg without autocommit.
+        Begins the transaction where none is open; the program ends it."""
         self._check_usable()
+        if isinstance(connection, sqlite3.Connection):
+            self._present_to_sqlite(connection)
+            return
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT stockade.present(%s, %s)", (self.resource, self.token))
+        except Exception as error:  # of psycopg, or of psycopg2
+            refusal = refusal_in(str(error))
+            if refusal is None:
+                raise
+            raise refusal from error
+
+    def _present_to_sqlite(self, connection: sqlite3.Connection) -> None:
         begins = not connection.in_transaction
         try:
             if begins:

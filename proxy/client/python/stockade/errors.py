@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from typing import Dict, Type
+from typing import Dict, Optional, Type
 
 
 class StockadeError(Exception):
@@ -136,6 +137,12 @@ def from_text(text: str) -> StockadeError:
     if code in BY_CODE:
         return BY_CODE[code](rest)
     return Refused(text)
+
+
+def refusal_in(text: str) -> Optional[StockadeError]:
+    """What PostgreSQL's present() said, in an error's text; None: something else was wrong."""
+    said = re.search(r"\b(?:STALE|UNKNOWN|GUARDED) .*", text)
+    return from_text(said[0]) if said else None
 
 
 def from_sqlite(error: sqlite3.Error) -> StockadeError:
