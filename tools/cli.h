@@ -20,6 +20,7 @@ enum cli_exit {
     CLI_UNREACHABLE = 69, /* EX_UNAVAILABLE of sysexits.h; also: the server cannot do it now */
     CLI_HELD = 75,        /* EX_TEMPFAIL: another holds the lease */
     CLI_STALE = 76,       /* the token is stale; of `lock`: the lease was lost */
+    CLI_SIGNAL = 0x100,   /* + n: signal n ended the work, and is to end us */
 };
 
 #define CLI_DEFAULT_URI "stockade://127.0.0.1:7379"
@@ -45,8 +46,7 @@ const char *cli_store(struct cli *cli, const char **origin);
 struct cli_command {
     const char *name;    /* one or two words */
     const char *summary; /* one line in `stockade --help` */
-    /* `argv[0]` is the last word of the name. Return the exit code (enum cli_exit, or 128 + signal
-     * when a signal ended it). */
+    /* `argv[0]` is the last word of the name. Return what becomes of us (enum cli_exit). */
     int (*run)(struct cli *cli, int argc, char **argv);
 };
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The command line: `stockade [-u URI] COMMAND`. Options before the command are read here, what
  * follows is the command's own. To add a command, add a row to the table. */
+#include <errno.h>
 #include <getopt.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 #include "fence/base/nearest.h"
 #include "proxy/server/environment.h"
 #include "tools/cli.h"
+#include "tools/signals.h"
 #include "tools/term.h"
 
 static const struct cli_command commands[] = {
@@ -188,6 +191,27 @@ static void warn_of_variables(void)
     }
 }
 
+static bool reader_has_left(void)
+{
+    struct pollfd output = {.fd = STDOUT_FILENO};
+    return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
+/* What was printed has to be where it belongs (a disk may be full); a reader that has left wants no
+ * more of it. */
+static int close_output(int code)
+{
+    errno = 0;
+    bool wrote = fflush(stdout) == 0 && ferror(stdout) == 0;
+    bool left = reader_has_left();
+    if ((fclose(stdout) == 0 && wrote) || left) {
+        return code;
+    }
+    term_error("stockade: cannot write to stdout: %s",
+               errno != 0 ? strerror(errno) : "not all of it was taken");
+    return code == CLI_OK ? CLI_FAILED : code;
+}
+
 enum { GO_ON = -1 };
 
 /* Read the options behind argv[0], up to the next word, where optind is then. `group`: the word is
@@ -232,7 +256,7 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_IGN);
     int code = read_options(&cli, NULL, argc, argv);
     if (code != GO_ON) {
-        return code;
+        return close_output(code);
     }
     argc -= optind;
     argv += optind;
@@ -240,14 +264,17 @@ int main(int argc, char **argv)
         char *group = argv[0];
         code = read_options(&cli, group, argc, argv);
         if (code != GO_ON) {
-            return code;
+            return close_output(code);
         }
         argc -= optind - 1;
         argv += optind - 1;
         argv[0] = group;
     }
     warn_of_variables();
-    code = run_command(&cli, argc, argv);
+    code = close_output(run_command(&cli, argc, argv));
     buf_free(&cli.full_uri);
+    if (code > CLI_SIGNAL) {
+        signals_end_by(code - CLI_SIGNAL);
+    }
     return code;
 }

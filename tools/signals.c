@@ -5,19 +5,43 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "fence/base/check.h"
+
+void signals_add(sigset_t *set, int number)
+{
+    struct sigaction now;
+
+    if (sigaction(number, NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
+        (void)sigaddset(set, number);
+    }
+}
+
+_Noreturn void signals_end_by(int number)
+{
+    const struct rlimit no_core = {0, 0};
+    sigset_t open;
+
+    (void)setrlimit(RLIMIT_CORE, &no_core); /* SIGQUIT is no defect of ours */
+    (void)signal(number, SIG_DFL);
+    (void)raise(number);
+    (void)sigemptyset(&open);
+    (void)sigprocmask(SIG_SETMASK, &open, NULL);
+    _exit(128 + number);
+}
 
 void signals_open(struct signals *signals)
 {
     sigset_t mask;
 
     (void)sigemptyset(&mask);
-    (void)sigaddset(&mask, SIGINT);
-    (void)sigaddset(&mask, SIGTERM);
-    (void)sigaddset(&mask, SIGHUP);
+    signals_add(&mask, SIGINT);
+    signals_add(&mask, SIGTERM);
+    signals_add(&mask, SIGHUP);
+    signals_add(&mask, SIGQUIT);
     (void)sigaddset(&mask, SIGCHLD);
     signals->ending = 0;
     check(sigprocmask(SIG_BLOCK, &mask, &signals->before) == 0);

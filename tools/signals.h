@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals as events: SIGINT, SIGTERM and SIGHUP ask for the end, SIGCHLD wakes the waiter. They
- * stay blocked while this is open, and are read from a descriptor: nothing is ever interrupted
- * half-way, and a command always cleans up before it ends. */
+/* Signals as events: SIGINT, SIGTERM, SIGHUP and SIGQUIT ask for the end, SIGCHLD wakes the waiter.
+ * They stay blocked while this is open, and are read from a descriptor: nothing is ever interrupted
+ * half-way, and a command always cleans up before it ends. One that we were started to ignore
+ * (nohup, a shell's `&`) stays ignored. */
 #ifndef STOCKADE_TOOLS_SIGNALS_H
 #define STOCKADE_TOOLS_SIGNALS_H
 
@@ -14,6 +15,12 @@ struct signals {
     int ending;      /* the signal that asked for the end; 0: none yet */
     sigset_t before; /* the mask to give to programs that are started */
 };
+
+/* Add a signal to those that are read from a descriptor, unless it is ignored: blocked, it would
+ * count all the same. */
+void signals_add(sigset_t *set, int number);
+/* End by a signal, after all is done, so that a shell's script or loop ends as well. */
+_Noreturn void signals_end_by(int number);
 
 /* Block the signals and begin to collect them. */
 void signals_open(struct signals *signals);

@@ -160,7 +160,7 @@ static int store_command_close(struct store_command *command, const char *why)
     }
     if (ending != 0) {
         term_error("%s: interrupted; nothing was changed", command->name);
-        return 128 + ending;
+        return CLI_SIGNAL + ending;
     }
     term_error("%s: %s", command->name, why);
     return CLI_FAILED;

@@ -128,8 +128,8 @@ const char *stk_version(void);
  * Embedded, the lease service is given as in the daemon's --lease; by default it is `local:`.
  * Clients and processes that share one file share its leases. With `local:` a waiter asks every 20
  * ms whether another process still holds the lease (where many wait, once a second). A
- * process that is stopped in mid-commit holds up the others' writes. A new file gets the
- * permissions that the umask leaves. An embedded client has threads of its own, and may do what a
+ * process that is stopped in mid-commit holds up the others' writes. A new file is for
+ * its owner only (0600), as the daemon's is; later permissions stay. An embedded client has threads of its own, and may do what a
  * daemon's administrator may (DDL, GUARD).
  *
  * A daemon that refuses connections fails stk_client_open at once. timeout_ms: 1 to 86400000. */

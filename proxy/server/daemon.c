@@ -761,7 +761,10 @@ int main(int argc, char **argv)
         status = run(options);
         options_free(options);
     } else if (outcome == OPTIONS_SHOW) {
-        fwrite(message.data, 1, message.len, stdout);
+        if (fwrite(message.data, 1, message.len, stdout) != message.len || fflush(stdout) != 0) {
+            fprintf(stderr, "stockaded: cannot write to stdout: %s\n", plain_errno(errno));
+            status = EXIT_FAILURE;
+        }
     } else {
         fprintf(stderr, "stockaded: %.*s\n", (int)message.len, message.data);
     }

@@ -130,12 +130,17 @@ sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size
         snprintf(why, why_size, "cannot open %s: %s", path, sqlite3_errstr(SQLITE_NOMEM));
         return NULL;
     }
+    bool is_new = mode != DB_READER && access(path, F_OK) != 0;
     int opened =
         sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, at_work ? wal_vfs_name(vfs) : NULL);
     if (db == NULL) {
         snprintf(why, why_size, "cannot open %s: %s", path, sqlite3_errstr(opened));
     } else {
         sqlite3_extended_result_codes(db, 0);
+        /* Whoever makes it, and whatever the umask is. It is empty yet, and SQLite gives the log and
+         * its index the same permissions. */
+        if (is_new)
+            (void)chmod(path, S_IRUSR | S_IWUSR);
         if (opened == SQLITE_OK && sqlite3_busy_timeout(db, DB_BUSY_TIMEOUT_MS) == SQLITE_OK &&
             db_exec(db, mode == DB_READER ? reader_setup : writer_setup) == SQLITE_OK)
             return db;

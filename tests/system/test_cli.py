@@ -37,6 +37,37 @@ class Cli:
         return json.loads(self(*words, "--json", code=code))
 
 
+@pytest.mark.parametrize("words", [
+    "--help", "--version", "help", "help lock", "demo --help", "get k", "get k --json", "take k 1",
+    "set k 9", "lease k", "lease k --json", "leases", "why k", "top --json --count 1 --every 100ms"])
+def test_an_answer_that_has_no_room_is_a_failure(cli, local, key, words):
+    cli("set", "k", "5")
+    local.client().token(key)
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([BUILD / "stockade", "-u", cli.uri, *words.split()], stdout=full,
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                              env=cli.tool.env, timeout=patience(HANG_SECONDS))
+    assert done.returncode == REFUSED and "cannot write" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("word", ["--help", "--version"])
+def test_the_daemons_words_that_have_no_room_are_a_failure(word):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([BUILD / "stockaded", word], stdout=full, stderr=subprocess.PIPE,
+                              text=True, timeout=patience(HANG_SECONDS))
+    assert done.returncode == REFUSED and "No space left on device" in done.stderr
+
+
+def test_a_reader_that_leaves_is_no_failure(cli):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([BUILD / "stockade", "--help"], stdout=writer, stderr=subprocess.PIPE,
+                          stdin=subprocess.DEVNULL, timeout=patience(HANG_SECONDS))
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_set_then_get_then_take_to_the_last_piece(cli, local, key):
     assert cli("set", key, "3") == "OK\n" and cli("get", key) == "3\n"
     assert [cli("take", key, "1") for _ in range(3)] == ["2\n", "1\n", "0\n"]

@@ -232,7 +232,7 @@ def test_a_private_postgresql_goes_with_a_signal_and_with_a_kill(sql_tool, conte
     sql_tool.await_stopped_child(running, 60)
     running.send_signal(signal.SIGTERM)
     _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
-    assert running.returncode == 128 + signal.SIGTERM and "interrupted" in stderr
+    assert running.returncode == -signal.SIGTERM and "interrupted" in stderr
     assert sql_tool.left_behind() == []
     sql_tool.await_no_process()
     running = sql_tool.start(*words)
@@ -279,7 +279,7 @@ def test_a_signal_ends_it_with_nothing_left_behind_though_a_buyer_is_stopped(too
     tool.await_stopped_child(running)
     running.send_signal(number)
     _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
-    assert running.returncode == 128 + number
+    assert running.returncode == -number
     assert "interrupted" in stderr
     assert tool.left_behind() == []
     tool.await_no_process()

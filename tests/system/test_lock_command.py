@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import pathlib
 import pty
 import signal
 import socket
@@ -59,7 +60,7 @@ def test_the_program_finds_its_resource_and_a_token_that_writes(tool, daemon, ke
 
 
 @pytest.mark.parametrize("script, status", [
-    ("exit 0", 0), ("exit 7", 7), ("exit 76", 76), ("kill -KILL $$", 137), ("kill -TERM $$", 143)])
+    ("exit 0", 0), ("exit 7", 7), ("exit 76", 76), ("kill -KILL $$", 137), ("kill -TERM $$", -15), ("exit 130", 130)])
 def test_the_exit_status_is_the_programs(tool, local, key, script, status):
     assert run(tool, local, key, "--", "sh", "-c", script).returncode == status
     assert local.client().lease(key)["state"] == "free"
@@ -271,7 +272,7 @@ def test_signals_are_passed_on_to_the_program(tool, local, key, name):
 def test_a_signal_that_ends_the_program_ends_us_alike(tool, local, key):
     running = begin(tool, local, key, "touch ready; sleep 100")
     running.send_signal(signal.SIGTERM)
-    assert end(running)[0] == 143 and not tool.processes()
+    assert end(running)[0] == -signal.SIGTERM and not tool.processes()
     assert local.client().lease(key)["state"] == "free"
 
 
@@ -281,8 +282,27 @@ def test_a_signal_while_waiting_ends_the_wait_and_leaves_the_line(tool, local, k
     running = start(tool, local, key, "--", "true")
     holder.await_waiters(key)
     running.send_signal(signal.SIGINT)
-    assert end(running)[0] == 130
+    assert end(running)[0] == -signal.SIGINT
     holder.await_waiters(key, 0)
+
+
+@pytest.mark.parametrize("name", ["INT", "QUIT", "HUP"])
+def test_an_ignored_signal_stays_ignored_by_us_and_by_the_program(tool, local, key, name):
+    """As under nohup, or behind a shell's `&`: while it waits in line, and while the program runs."""
+    ready, number = tool.folder / "ready", getattr(signal, f"SIG{name}")
+    holder = local.client()
+    token = holder.token(key)
+    running = subprocess.Popen(
+        ["sh", "-c", f"trap '' {name}; exec \"$@\"", "sh", BUILD / "stockade", "-u", local.uri,
+         "lock", key, "--", "sh", "-c", UNTIL_GO], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, env=tool.env, text=True, cwd=tool.folder)
+    holder.await_waiters(key)
+    running.send_signal(number)
+    holder("RELEASE", key, token)
+    await_file(ready)
+    running.send_signal(number)
+    (tool.folder / "go").touch()
+    assert end(running) == (0, "")
 
 
 def stopped_ones(tool):
@@ -355,6 +375,23 @@ def test_at_a_terminal_the_program_reads_it_and_ctrl_c_reaches_it(tool, terminal
     await_file(got, "hello")
     terminal.type("\x03")
     await_file(status, "8")
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+def test_ctrl_c_ends_the_loop_of_a_script_around_it(tool, terminal, local, key, shell):
+    """As it does around flock or sleep."""
+    went_on, ready, status = (tool.folder / name for name in ("went_on", "ready", "status"))
+    script = tool.folder / "loop"
+    script.write_text(f"while :; do stockade -u {local.uri} lock {key} -- sh -c "
+                      f"'touch {ready}; exec sleep 100'; touch {went_on}; done")
+    terminal.type(f"{shell} {script}\n")
+    await_file(ready)
+    wait_until(lambda: any(pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n"
+                           for pid in tool.processes()), "the program runs")
+    terminal.type("\x03")
+    terminal.type(f"echo $? >{status}\n")  # the shell reads it once it is back at its prompt
+    await_file(status, "130")
+    assert not went_on.exists() and local.client().lease(key)["state"] == "free"
 
 
 @pytest.mark.parametrize("taken", [False, True])

@@ -350,7 +350,31 @@ def test_a_restart_keeps_data_leases_and_their_owners(rig, lease):
         assert client.fenced(token, "HSET", "r", "f", "v") == 0
 
 
-def test_the_stores_files_are_for_their_owner_only(rig):
-    rig.daemon()
-    for path in rig.folder.glob("stockade.db*"):
-        assert path.stat().st_mode & 0o007 == 0, path
+MAKERS = {  # who makes a store in SQLite where there was none
+    "daemon": lambda rig, tool, path: rig.daemon(store=f"sqlite:{path}"),
+    "library": lambda rig, tool, path: tool.output("-u", f"sqlite:{path}", "set", "k", "1"),
+    "lock": lambda rig, tool, path: tool.output("-u", f"sqlite:{path}", "lock", "k", "--", "true"),
+    "guard": lambda rig, tool, path: tool.output("guard", "list", "--store", f"sqlite:{path}"),
+    "backup": lambda rig, tool, path: tool.output("backup", path, "--store", a_store(rig, tool)),
+    "restore": lambda rig, tool, path: tool.output("restore", backup_of(a_store(rig, tool), tool),
+                                                   "--store", f"sqlite:{path}"),
+}
+
+
+def a_store(rig, tool):
+    tool.output("-u", f"sqlite:{rig.folder}/first.db", "set", "k", "1")
+    return f"sqlite:{rig.folder}/first.db"
+
+
+def backup_of(store, tool):
+    copy = tool.folder / "copy"
+    tool.output("backup", copy, "--store", store)
+    return copy
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_stores_files_are_for_their_owner_only(rig, tool, maker):
+    path = rig.folder / "new.db"
+    MAKERS[maker](rig, tool, path)
+    found = {found.name: oct(found.stat().st_mode & 0o777) for found in rig.folder.glob("new.db*")}
+    assert "new.db" in found and set(found.values()) == {"0o600"}, found

@@ -166,12 +166,13 @@ def test_it_says_that_a_daemon_is_silent(top, rig, key):
     terminal.await_text("ann", gone=["AWAY"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP,
+                                    signal.SIGQUIT])
 def test_a_signal_ends_it_and_the_terminal_is_as_before(top, local, number):
     terminal = top(local.uri)
     terminal.await_text("q quit")
     terminal.process.send_signal(number)
-    assert terminal.await_end() == 128 + number
+    assert terminal.await_end() == -number
     assert pyte_is_at_home(terminal)
 
 

@@ -333,7 +333,7 @@ int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int ar
     buf_free(&run.json);
     if (run.signals.ending != 0) {
         term_error("%s: interrupted; the servers are gone", command);
-        return 128 + run.signals.ending;
+        return CLI_SIGNAL + run.signals.ending;
     }
     if (!held) {
         term_error("%s: %s", command, failure.text);

@@ -139,7 +139,8 @@ void job_update(struct job *job)
         job->stopped = WIFSTOPPED(status);
         if (WIFEXITED(status) || WIFSIGNALED(status)) {
             job->leader_runs = false;
-            job->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+            job->ended_by = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+            job->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + job->ended_by;
         }
     }
 }
@@ -160,6 +161,13 @@ void job_take_terminal(const struct job *job)
 {
     if (job->terminal && tcgetpgrp(STDIN_FILENO) == job->group) {
         (void)tcsetpgrp(STDIN_FILENO, getpgrp());
+    }
+}
+
+void job_tell_own_group(const struct job *job, int number)
+{
+    if (job->terminal && tcgetpgrp(STDIN_FILENO) == getpgrp()) {
+        (void)kill(0, number);
     }
 }
 

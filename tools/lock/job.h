@@ -22,6 +22,7 @@ struct job {
     bool stopped;     /* the leader is */
     bool terminal;    /* stdin is one */
     int status;       /* the leader's, as the shell counts: 128 + n where signal n ended it */
+    int ended_by;     /* that signal; 0: none */
     pid_t watchdog;
     int watchdog_pipe; /* the end to write to; only we can */
 };
@@ -41,6 +42,9 @@ bool job_is_alive(const struct job *job);
 
 /* Take the terminal's foreground for us, so that the shell hears of it when we stop. */
 void job_take_terminal(const struct job *job);
+/* Send a signal that came from the terminal, so to the job's group only, to our own: the script
+ * that we are a part of waits for it. Only where the foreground is ours. */
+void job_tell_own_group(const struct job *job, int number);
 /* Give it to the job, if it is ours to give. */
 void job_give_terminal(const struct job *job);
 

@@ -28,6 +28,7 @@
 #include "tools/cli.h"
 #include "tools/lock/job.h"
 #include "tools/options.h"
+#include "tools/signals.h"
 #include "tools/term.h"
 
 enum {
@@ -62,6 +63,7 @@ struct lock {
     struct job job;
     enum ending ending;
     bool killed;
+    int passed_on; /* the last signal that was, of those that want our end; 0: none */
     int64_t kill_at_ms;
     int64_t sure_until_ms; /* the lease's end, as it was last known */
     /* Set by the library's thread. */
@@ -89,7 +91,8 @@ static const struct option_table table = {
         "cannot be renewed, the group gets TERM early enough to be killed before the TTL is\n"
         "over (the grace is a third of the TTL then, or less). Whatever the program leaves\n"
         "running in its group is ended, too, before the lease is released.\n\n"
-        "exit codes: the program's own, 128 + n where signal n ended it, or\n"
+        "exit codes: the program's own, 128 + n where signal n ended it (INT, QUIT, TERM and HUP\n"
+        "end `stockade lock` alike, so that Ctrl-C ends a script around it), or\n"
         "   2  wrong usage\n"
         "  69  the server cannot be reached, or refuses\n"
         "  75  another holds the lease: not acquired in time\n"
@@ -124,7 +127,7 @@ static const int job_signals[] = {SIGTSTP, SIGCONT, SIGCHLD};
 static void add_signals(sigset_t *set, const int *numbers, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        (void)sigaddset(set, numbers[i]);
+        signals_add(set, numbers[i]);
     }
 }
 
@@ -172,7 +175,7 @@ static int complain_of_acquire(const struct lock *lock, enum stk_error error)
     const char *resource = lock->settings.resource, *why = stk_message();
 
     switch (error) {
-    case STK_CANCELLED: return 128 + next_signal(lock);
+    case STK_CANCELLED: return CLI_SIGNAL + next_signal(lock);
     case STK_HELD:
         term_error("stockade lock: another holds %s, still after %" PRId64 " ms", resource,
                    lock->settings.wait_ms);
@@ -308,6 +311,8 @@ static void pass_signals_on(struct lock *lock)
         }
         if (number == SIGCONT) {
             job_give_terminal(&lock->job);
+        } else if (number != SIGTSTP) {
+            lock->passed_on = number;
         }
         job_signal(&lock->job, number);
     }
@@ -406,6 +411,21 @@ static bool release(struct lock *lock)
     return true;
 }
 
+/* Return what becomes of us when the program has ended by itself: who asks it to end, asks us. */
+static int code_of_job(const struct lock *lock)
+{
+    const struct job *job = &lock->job;
+
+    if (job->ended_by != SIGINT && job->ended_by != SIGQUIT && job->ended_by != SIGTERM &&
+        job->ended_by != SIGHUP) {
+        return job->status;
+    }
+    if (job->ended_by != lock->passed_on && (job->ended_by == SIGINT || job->ended_by == SIGQUIT)) {
+        job_tell_own_group(job, job->ended_by);
+    }
+    return CLI_SIGNAL + job->ended_by;
+}
+
 /* Run the program, and return the exit code. */
 static int run(struct lock *lock, char **program)
 {
@@ -422,14 +442,16 @@ static int run(struct lock *lock, char **program)
     } else {
         run_job(lock);
         job_end(&lock->job);
-        code = lock->job.status;
     }
     if (atomic_load(&lock->lost) != STK_STALE && !release(lock)) {
         atomic_store(&lock->lost, STK_STALE);
         term_error("stockade lock: the lease on %s was lost before the program had ended",
                    lock->settings.resource);
     }
-    return atomic_load(&lock->lost) == STK_STALE || lock->ending == LOSING ? CLI_STALE : code;
+    if (atomic_load(&lock->lost) == STK_STALE || lock->ending == LOSING) {
+        return CLI_STALE;
+    }
+    return code != 0 ? code : code_of_job(lock);
 }
 
 /* Return how many words there are before "--". */

@@ -352,7 +352,7 @@ int replay_run(struct cli *cli, int argc, char **argv)
     orders_free(&run.replay.orders);
     if (run.signals.ending != 0) {
         term_error("stockade replay: interrupted; what was started is gone");
-        return 128 + run.signals.ending;
+        return CLI_SIGNAL + run.signals.ending;
     }
     if (!done) {
         term_error("stockade replay: %s", failure.text);

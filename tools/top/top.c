@@ -126,7 +126,7 @@ static int print_snapshots(struct top *top)
 
     for (int64_t i = 0; i <= top->settings.count; i++) {
         if (watch_look(&top->watch, 0, 0) != WATCH_DONE) {
-            return top->signals.ending != 0 ? 128 + top->signals.ending
+            return top->signals.ending != 0 ? CLI_SIGNAL + top->signals.ending
                                             : answer_fail(answer, top->watch.error);
         }
         if (i > 0) {
@@ -138,7 +138,7 @@ static int print_snapshots(struct top *top)
             (void)signals_wait(&top->signals, -1, top->settings.every_ms);
         }
         if (top->signals.ending != 0) {
-            return 128 + top->signals.ending;
+            return CLI_SIGNAL + top->signals.ending;
         }
     }
     return CLI_OK;
@@ -186,7 +186,7 @@ static int show(struct top *top, struct screen *screen)
             }
         }
     }
-    return top->signals.ending != 0 ? 128 + top->signals.ending : CLI_FAILED;
+    return top->signals.ending != 0 ? CLI_SIGNAL + top->signals.ending : CLI_FAILED;
 }
 
 static int run_screen(struct top *top)
