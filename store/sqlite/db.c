@@ -59,6 +59,11 @@ static void explain_cannot_open(sqlite3 *db, const char *path, char *why, size_t
     }
 }
 
+void db_explain_full(const char *path, char *why, size_t why_size)
+{
+    snprintf(why, why_size, "the disk is full; make room there, and try again: %s", path);
+}
+
 bool db_explain(sqlite3 *db, const char *path, char *why, size_t why_size)
 {
     int code = sqlite3_errcode(db);
@@ -77,7 +82,7 @@ bool db_explain(sqlite3 *db, const char *path, char *why, size_t why_size)
         break;
     case SQLITE_BUSY:
     case SQLITE_LOCKED: snprintf(why, why_size, "%s is locked by another program", path); break;
-    case SQLITE_FULL: snprintf(why, why_size, "there is no room on the disk for %s", path); break;
+    case SQLITE_FULL: db_explain_full(path, why, why_size); break;
     default:
         snprintf(why, why_size, "%s: %s%s%s", path, sqlite3_errmsg(db), system != 0 ? ": " : "",
                  system != 0 ? plain_errno(system) : "");

@@ -31,6 +31,8 @@ int db_exec(sqlite3 *db, const char *sql);
 /* Take the first column of the first row; `value` is unchanged where there is no row. SQLITE_OK or
  * SQLite's code. */
 int db_int64(sqlite3 *db, const char *sql, int64_t *value);
+/* Say that there is no room for the file: the path comes last, for it may be cut. */
+void db_explain_full(const char *path, char *why, size_t why_size);
 /* Say in one line what went wrong with `db` last, and what to do. Return false. */
 bool db_explain(sqlite3 *db, const char *path, char *why, size_t why_size);
 

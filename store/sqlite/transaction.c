@@ -6,6 +6,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/plain.h"
+#include "store/sqlite/db.h"
 
 static const char *const sql_of[STATEMENTS] = {
 #define X(name, sql) [STATEMENT_##name] = (sql),
@@ -69,8 +70,11 @@ enum stk_error transaction_fail(struct transaction *txn)
 
     txn->failed = true;
     txn->code = sqlite3_errcode(txn->db);
-    snprintf(txn->reason, sizeof txn->reason, "%s%s%s", sqlite3_errmsg(txn->db),
-             system != 0 ? ": " : "", system != 0 ? plain_errno(system) : "");
+    if (txn->code == SQLITE_FULL)
+        db_explain_full(sqlite3_db_filename(txn->db, "main"), txn->reason, sizeof txn->reason);
+    else
+        snprintf(txn->reason, sizeof txn->reason, "%s%s%s", sqlite3_errmsg(txn->db),
+                 system != 0 ? ": " : "", system != 0 ? plain_errno(system) : "");
     return STK_STORE;
 }
 

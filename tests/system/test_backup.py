@@ -162,7 +162,7 @@ def test_a_backup_that_is_killed_at_any_write_leaves_no_file_and_the_next_succee
 
 
 @pytest.mark.parametrize("order, said", [
-    ("write ENOSPC .tmp", "no room on the disk"), ("write EIO .tmp", "Input/output error"),
+    ("write ENOSPC .tmp", "the disk is full"), ("write EIO .tmp", "Input/output error"),
     ("sync EIO .tmp", "cannot finish .*Input/output error")], ids=lambda value: value)
 def test_a_disk_that_fails_is_told_and_leaves_the_older_backup_alone(rig, maintenance, order, said,
                                                                      client, copy):

@@ -196,6 +196,9 @@ def test_a_new_store_beside_a_lease_service_that_knows_an_old_one_says_so(rig, r
     assert daemon.stderr().count("has counted") == 1, "one line for all of them"
 
 
+FULL = "the disk is full; make room there, and try again: {}"
+
+
 def test_a_full_disk_is_named_in_the_reply_in_info_and_in_health(rig):
     daemon = rig.faulty_daemon()
     client = daemon.client()
@@ -204,12 +207,13 @@ def test_a_full_disk_is_named_in_the_reply_in_info_and_in_health(rig):
     for command in (("FENCED", token, "SET", "r", 1), ("ACQUIRE", "s", 60000), ("REVOKE", "r"),
                     ("RELEASE", "r", token), ("ACQUIREALL", 60000, 2, "t", "u")):
         reply = client.ask(*command)
-        assert reply.code == "STORE" and "full" in str(reply), reply
+        assert reply.code == "STORE" and FULL.format(rig.store) in str(reply), reply
         assert "nothing of this command was applied" in str(reply)
         assert len(str(reply)) < 400 and str(reply).isprintable()
-    assert "full" in client.info("store")["store_detail"]
+    assert FULL.format(rig.store) in client.info("store")["store_detail"]
     status, _, body = daemon.get("/health")
-    assert status == 200 and "full" in json.loads(body)["store"]["detail"]
+    assert status == 200 and FULL.format(rig.store) in json.loads(body)["store"]["detail"]
+    assert FULL.format(rig.store) in daemon.log()
     rig.faults.clear()
     assert client.fenced(token, "SET", "r", 1) == "OK"
     assert client.info("store")["store_detail"] == "ok"

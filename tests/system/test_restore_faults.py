@@ -52,7 +52,7 @@ def test_a_disk_that_fails_is_told_and_leaves_the_store_alone(rig, maintenance, 
     done = maintenance.faulty("restore", maintenance.copy)
     rig.faults.clear()
     assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert ("no room on the disk" if "ENOSPC" in order else "Input/output error") in done.stderr
+    assert ("the disk is full" if "ENOSPC" in order else "Input/output error") in done.stderr
     assert client("GET", "k") == b"new"
     client("SET", "k", "newer")
     assert not (rig.folder / "stockade.db.restore").exists()
@@ -64,7 +64,7 @@ def test_a_failed_restore_where_there_was_no_store_leaves_none(rig, maintenance)
     maintenance.do("backup", maintenance.copy)
     rig.faults.order("write ENOSPC other.db")
     done = maintenance.faulty("restore", maintenance.copy, store=rig.folder / "other.db")
-    assert done.returncode == 1 and "no room" in done.stderr
+    assert done.returncode == 1 and "the disk is full" in done.stderr
     assert list(rig.folder.glob("other.db*")) == []
     rig.faults.clear()
     said = maintenance.do("restore", maintenance.copy, store=rig.folder / "other.db")

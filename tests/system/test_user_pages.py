@@ -107,7 +107,8 @@ def test_the_readme_is_short_enough_to_be_read():
     assert len(TEXTS["README.md"].splitlines()) < 300
 
 
-@pytest.mark.parametrize("words", ["fencing token", "distributed lock", "PostgreSQL", "Do you need"])
+@pytest.mark.parametrize("words", ["fencing token", "distributed lock", "PostgreSQL",
+                                   "Do you need"])
 def test_the_readme_begins_with_the_words_that_people_search(words):
     assert words in TEXTS["README.md"].partition("\n## ")[0].replace("\n", " ")
 

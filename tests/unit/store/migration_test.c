@@ -202,7 +202,7 @@ VERSION_1_TEST(a_migrated_file_has_the_tables_and_views_of_a_fresh_one)
 VERSION_1_TEST(a_migration_that_fails_leaves_the_file_as_it_was)
 {
     fault_vfs_set(rig->vfs, FAULT_WRITE, "-wal", 1, SQLITE_FULL);
-    assert_contains(rig_refusal(rig), "no room");
+    assert_contains(rig_refusal(rig), "the disk is full");
     fault_vfs_clear(rig->vfs);
     assert_int_equal(rig_number(rig, "PRAGMA user_version"), 1);
     assert_int_equal(rig_number(rig, "SELECT value FROM stockade_meta WHERE key = 'session'"), 7);
