@@ -14,8 +14,8 @@
     X(RANGE, "RANGE", "the result would leave MIN..MAX; nothing was changed")                      \
     X(EXPIRED, "EXPIRED", "this receipt may have been removed")                                    \
     X(DEADLOCK, "DEADLOCK",                                                                        \
-      "this connection holds the lease that it would wait for: where callers "                     \
-      "share a connection, wait with ACQUIRE ... QUEUE")                                           \
+      "a RELEASE or REVOKE that would end this wait stands behind it on its connection: where "    \
+      "callers share a connection, wait with ACQUIRE ... QUEUE")                                   \
     X(LEASEDOWN, "LEASEDOWN", "the lease service cannot be reached")                               \
     X(BUSY, "BUSY", "a queue is full; try again")                                                  \
     X(STORE, "STORE", "the store failed; nothing of this command was applied")                     \

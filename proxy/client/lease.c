@@ -263,16 +263,10 @@ static enum stk_error run(struct acquire *acquire, stk_lease **lease)
         if (call->connection != NULL)
             connection_close(call->connection);
         call->connection = NULL;
-        /* A connection from the pool may be the one that holds the lease, for another thread. */
-        bool again = code == STK_DEADLOCK && !call->alone;
-        call->alone |= again;
-        /* An earlier attempt was granted the lease without our knowing, and it has ended. */
-        if (code == STK_STALE && now_ms() < call->deadline_ms) {
-            id_make(acquire->id);
-            again = true;
-        }
-        if (!again)
+        if (code != STK_STALE || now_ms() >= call->deadline_ms)
             return error;
+        /* An earlier attempt was granted the lease without our knowing, and it has ended. */
+        id_make(acquire->id);
     }
 }
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """P8 Live: waiters are served in order, the dead delay nobody for long, the gone leave no trace."""
 
+import threading
+
 import pytest
+import redis
 
 from harness.leases import PROMPT_SECONDS, hand_over, line_up
-from harness.limits import Stopwatch, patience, wait_until, within
+from harness.limits import HANG_SECONDS, Stopwatch, patience, wait_until, within
 from harness.resp import refused
 
 def test_50_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, holder, token, key):
@@ -137,21 +140,37 @@ def test_a_grant_nobody_can_receive_is_given_back_and_retired_while_its_commit_r
     watch.refused("STALE", "FENCED", fresh - 1, "SET", "r", "x")
 
 
-def test_to_wait_for_a_lease_that_this_connection_holds_is_a_deadlock(daemon, key):
+def test_a_release_behind_the_wait_that_it_would_end_is_a_deadlock(daemon, key):
+    """What a client sends that shares one connection among its callers."""
     client, other = daemon.client(), daemon.client()
     token = client.token(key)
-    with within(patience(PROMPT_SECONDS)), refused("DEADLOCK"):
-        client.acquire(key, 60000, "WAIT", 20000)
-    assert client.acquire(key) is None, "without WAIT it is simply held"
-    client("RELEASE", key, token)
+    with within(patience(PROMPT_SECONDS)):
+        replies = client.pipeline([("ACQUIRE", key, 60000, "WAIT", 20000), ("GET", key),
+                                   ("RELEASE", key, token)])
+    assert str(replies[0]).startswith("DEADLOCK ") and "QUEUE" in str(replies[0])
+    assert replies[1:] == [None, 0]
     assert other.token(key) > token
     assert client.acquire(key, 60000, "WAIT", 50) is None, "held by another: a plain wait"
 
 
-def test_waiting_for_ones_own_lease_under_another_owner_name_is_a_deadlock_too(client, key):
-    client.token(key, 60000, "OWNER", "a")
-    with refused("DEADLOCK"):
-        client.acquire(key, 60000, "OWNER", "b", "WAIT", 20000)
+def test_a_pool_that_lends_the_holders_connection_to_another_caller_waits(daemon, key):
+    """As threads share a redis.Redis: the connection over which a lease was granted is the next
+    one to be used."""
+    with redis.Redis(*daemon.address) as pool:
+        stock, sold = [30], []
+
+        def sell():
+            for _ in range(5):
+                token, _ = pool.execute_command("ACQUIRE", key, 30000, "WAIT", 60000)
+                stock[0] -= 1
+                sold.append(pool.execute_command("FENCED", token, "SET", key, stock[0]))
+                pool.execute_command("RELEASE", key, token)
+        threads = [threading.Thread(target=sell) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(patience(HANG_SECONDS))
+        assert len(sold) == 30 and pool.get(key) == b"0"
 
 
 def test_a_waiter_that_missed_its_wake_up_looks_again_within_a_second(rig, redis):

@@ -36,6 +36,7 @@ enum command_category {
     X(ACQUIRE, LEASE, ACL_WRITES, "ACQUIRE", "OW update")                                          \
     X(RENEW, LEASE, ACL_WRITES, "RENEW", "OW update")                                              \
     X(RELEASE, LEASE, ACL_WRITES, "RELEASE", "OW update")                                          \
+    X(DEQUEUE, LEASE, ACL_WRITES, "DEQUEUE", "OW update")                                          \
     X(REVOKE, REVOKE, ACL_WRITES, "REVOKE", "OW update") /* ends anybody's lease */                \
     X(SQL, SQL, ACL_WRITES, "SQL", "")                                                             \
     X(EVENTS, EVENTS, 0, "SUBSCRIBE", "")                                                          \

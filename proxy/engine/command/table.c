@@ -77,7 +77,7 @@ const struct command commands[] = {
      "Take several, all or none: ttl_ms n resource ... [the same options] -> tokens or null", NULL,
      NULL},
     LEASE(
-        "DEQUEUE", 3, RELEASE, ORDER_LEASE, lease_dequeue,
+        "DEQUEUE", 3, DEQUEUE, ORDER_LEASE, lease_dequeue,
         "Leave the line where ACQUIRE ... QUEUE stands: resource id -> 1, or 0: it stood nowhere"),
     LEASE("RENEW", -4, RENEW, ORDER_LEASE, lease_renew,
           "Extend a lease: resource token ttl_ms [NOTIFY] -> ttl_ms"),
@@ -86,7 +86,9 @@ const struct command commands[] = {
     LEASE("REVOKE", 2, REVOKE, ORDER_WRITE, lease_revoke,
           "Take a lease away from its holder: resource -> the retired token"),
     LEASE("LEASE", -2, LOOK, ORDER_ALONE, lease_show,
-          "Who holds a resource: resource [OWNER owner] -> map; with OWNER null for another's"),
+          "Who holds a resource: resource [OWNER owner [TOKEN]] -> map, or the token; with OWNER "
+          "null "
+          "for another's"),
     {"LEASES", -1, DEED_LOOK, L | LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
      "Names of resources with an unretired token: [MATCH glob] [COUNT n]", NULL, NULL},
     LEASE("WAITERS", -2, LOOK, ORDER_ALONE, waiters_show,

@@ -32,6 +32,7 @@
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
+#include "proxy/engine/session/behind.h"
 #include "proxy/engine/write/lock_value.h"
 
 #define ROUNDS_MAX    16
@@ -70,12 +71,6 @@ static bool is_held_here(const struct lease_call *call, const struct lease_recor
 {
     return call->answer == LEASE_HELD && record->live && record->this_run &&
            record->token == call->answer_token;
-}
-
-bool acquire_would_deadlock(const struct lease_call *call, const struct lease_record *record,
-                            int64_t connection)
-{
-    return is_held_here(call, record) && record->connection == connection;
 }
 
 /* When to ask again. What another daemon holds, with no lease service between the two, somebody
@@ -137,6 +132,8 @@ static void leave(struct acquire *acquire, int64_t granted_ms)
     struct waiter *waiter = &acquire->waiter;
 
     timer_stop(acquire->engine, &acquire->deadline);
+    if (acquire->waited && acquire->session != NULL)
+        behind_end(acquire->session);
     count_wait(acquire);
     if (acquire->place != NULL)
         return;
@@ -350,16 +347,18 @@ static void on_denied(struct acquire *acquire)
             end_denied(acquire);
         return;
     }
-    if (acquire_would_deadlock(call, &acquire->record, acquire->connection)) {
-        fail(acquire, STK_DEADLOCK, NULL);
-        return;
-    }
     if (!acquire->waited) {
         acquire->waited = true;
         acquire->waits_since_us = engine->now_us;
         engine->waiters++;
         engine->counters.leases_waited++;
         timer_set(engine, &acquire->deadline, acquire->options.wait_until_ms);
+        deadlock_watch(&acquire->deadlock, acquire->session, acquire->resource, call,
+                       &acquire->record);
+    }
+    if (acquire->deadlock.found) {
+        fail(acquire, STK_DEADLOCK, NULL);
+        return;
     }
     waiter->waits = true;
     if (!asks_again(acquire) && line_is_head(waiter))
@@ -709,6 +708,15 @@ static void on_drain(struct waiter *waiter)
     end_unwanted(acquire_of_waiter(waiter));
 }
 
+/* The same for one that is on its way. */
+static void on_deadlock(struct deadlock *deadlock)
+{
+    struct acquire *acquire = list_entry(deadlock, struct acquire, deadlock);
+
+    if (acquire->waiter.waits)
+        fail(acquire, STK_DEADLOCK, NULL);
+}
+
 static void on_deadline(struct timer *timer)
 {
     struct acquire *acquire = list_entry(timer, struct acquire, deadline);
@@ -851,6 +859,7 @@ void acquire_start(struct acquire *acquire)
     }
     acquire->run = store_session(acquire->engine->options.store);
     acquire->deadline.fire = on_deadline;
+    acquire->deadlock.on_found = on_deadlock;
     acquire->call.resource = acquire->resource;
     attempt(acquire);
 }

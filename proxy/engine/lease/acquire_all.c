@@ -38,6 +38,7 @@
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
+#include "proxy/engine/session/behind.h"
 
 #define LOOKS_MAX  16 /* questions at once to the lease service */
 #define ID_MISUSED "this ID was used for another command"
@@ -107,6 +108,7 @@ struct basket {
     int64_t waits_since_us; /* 0: it has not waited */
     int64_t awaited;        /* see acquire_await_turn; of this item: */
     size_t awaited_at;
+    struct deadlock deadlock; /* of that item, too */
     struct timer deadline;
     struct looks *looks; /* LOOKING */
     struct acquire acquire;
@@ -446,11 +448,15 @@ static void wait_for(struct basket *basket, size_t at, const struct lease_call *
     struct basket_item *item = &basket->items[at];
     struct engine *engine = basket->request->engine;
 
+    bool is_first = basket->waits_since_us == 0;
+
     begin_to_wait(basket);
-    if (basket->awaited_at != at)
-        basket->awaited = 0; /* tokens of two resources may be equal */
-    basket->awaited_at = at;
     basket->phase = BASKET_LOOKING;
+    if (!is_unwanted(basket) && (is_first || basket->awaited_at != at)) {
+        basket->awaited = 0; /* tokens of two resources may be equal */
+        basket->awaited_at = at;
+        deadlock_watch(&basket->deadlock, basket->request->session, item->resource, call, record);
+    }
     for (size_t i = 0; i < basket->count; i++)
         if (i != at)
             line_pass_over(&basket->items[i].waiter);
@@ -458,6 +464,9 @@ static void wait_for(struct basket *basket, size_t at, const struct lease_call *
         next_step(basket);
     } else if (!has_time(basket)) {
         deny(basket);
+    } else if (basket->deadlock.found) {
+        give_up(basket, STK_DEADLOCK, NULL);
+        next_step(basket);
     } else if (line_is_head(&item->waiter) && line_was_woken(&item->waiter)) {
         look(basket);
     } else {
@@ -487,8 +496,6 @@ static void end_look(struct basket *basket)
 {
     struct looks *looks = basket->looks;
     size_t at = looks->denied_at;
-    int64_t connection =
-        basket->request->session != NULL ? (int64_t)basket->request->session->id : 0;
 
     if (basket->phase == BASKET_LOOKING && at == basket->count && may_have_all(basket))
         basket->phase = BASKET_TAKING;
@@ -497,9 +504,6 @@ static void end_look(struct basket *basket)
         next_step(basket);
     } else if (!has_time(basket)) {
         deny(basket);
-    } else if (acquire_would_deadlock(&looks->denial, &looks->seen[at].record, connection)) {
-        give_up(basket, STK_DEADLOCK, NULL);
-        next_step(basket);
     } else {
         wait_for(basket, at, &looks->denial, &looks->seen[at].record);
     }
@@ -538,6 +542,18 @@ static void on_deadline(struct timer *timer)
         return;
     stop_waiting(basket);
     deny(basket);
+}
+
+/* One that looks or takes learns it when it is to wait for that lease again. */
+static void on_deadlock(struct deadlock *deadlock)
+{
+    struct basket *basket = list_entry(deadlock, struct basket, deadlock);
+
+    if (basket->phase != BASKET_WAITING)
+        return;
+    stop_waiting(basket);
+    give_up(basket, STK_DEADLOCK, NULL);
+    next_step(basket);
 }
 
 static struct waiter_about on_shown(const struct waiter *waiter)
@@ -583,6 +599,8 @@ static void leave(struct basket *basket, bool granted)
     if (basket->waits_since_us != 0) {
         engine->waiters--;
         durations_add(&engine->times.waits, engine_read_clock_us(engine) - basket->waits_since_us);
+        if (basket->request->session != NULL)
+            behind_end(basket->request->session);
     }
     for (size_t i = 0; i < basket->count; i++) {
         int64_t left_ms = basket->items[i].until_ms - engine_now_ms(engine);
@@ -856,6 +874,7 @@ void lease_acquire_all(struct request *request)
     basket->ttl_ms = ttl_ms;
     basket->count = (size_t)count;
     basket->deadline.fire = on_deadline;
+    basket->deadlock.on_found = on_deadlock;
     if (fill(request, basket) && join(basket))
         look(basket);
 }

@@ -347,6 +347,25 @@ struct lease_view {
 
 void lease_view_start(struct lease_view *view);
 
+/* deadlock.c: who waits on a connection, and whose lease would be ended by what stands behind. */
+
+struct deadlock {
+    void (*on_found)(struct deadlock *deadlock); /* once */
+
+    /* The result. */
+    bool found; /* the wait ends for nothing but its time */
+
+    /* Its own. */
+    struct bytes resource; /* borrowed */
+    int64_t token;         /* RELEASE of this one ends the lease, or of a later one */
+    struct behind behind;
+};
+
+/* It waits for the resource, for which the call was denied: look behind it from now on. It may be
+ * found at once. */
+void deadlock_watch(struct deadlock *deadlock, struct session *session, struct bytes resource,
+                    const struct lease_call *call, const struct lease_record *record);
+
 /* acquire.c: a lease is granted. */
 
 /* What ACQUIRE and ACQUIREALL take alike. */
@@ -403,6 +422,7 @@ struct acquire {
     int64_t waits_since_us;
     int64_t asked_us;
     int64_t awaited; /* the token of which another daemon is to tell the end */
+    struct deadlock deadlock;
     bool entered;    /* is_new: its owner's lease was granted meanwhile */
     bool yields;     /* the holder was at work when its time was over: it may renew first */
     unsigned rounds; /* grants minted again */
@@ -417,10 +437,6 @@ struct waiter_about acquire_shown(const struct waiter *waiter);
 void acquire_await_turn(struct engine *engine, struct bytes resource, struct waiter *head,
                         const struct lease_call *call, const struct lease_record *record,
                         int64_t *awaited);
-/* Was the call denied for a lease that this very connection has been granted? Nobody could end it
- * while the connection waits for it. */
-bool acquire_would_deadlock(const struct lease_call *call, const struct lease_record *record,
-                            int64_t connection);
 void acquire_start(struct acquire *acquire);
 /* Asks again, for one that has kept its place. */
 void acquire_again(struct acquire *acquire);

@@ -11,10 +11,11 @@
  *   an ORDER_ALONE one is alone. So one connection's commands take effect in order.
  * - All answers to what came in pass one gate, may_start(): errors, too, are requests that take
  *   their turn.
- * - Nothing is parsed while `next` is held back, so memory is bounded: by SESSION_INPUT_MAX, the
- *   parser's limits, SESSION_REQUESTS_MAX and SESSION_REQUEST_BYTES_MAX; for replies by
- *   SESSION_OUTPUT_MAX and what is running, and for all sessions together by engine->replies.
- * A broken protocol is answered with its error after the replies before it, then closed. */
+ * - Nothing is begun while `next` is held back (behind.c only reads it), so memory is bounded: by
+ *   SESSION_INPUT_MAX, the parser's limits, SESSION_REQUESTS_MAX and SESSION_REQUEST_BYTES_MAX; for
+ * replies by SESSION_OUTPUT_MAX and what is running, and for all sessions together by
+ * engine->replies. A broken protocol is answered with its error after the replies before it, then
+ * closed. */
 #include "proxy/engine/session/session.h"
 
 #include <stdio.h>
@@ -27,6 +28,7 @@
 #include "proxy/engine/acl/log.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
+#include "proxy/engine/session/behind.h"
 #include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/rights.h"
 
@@ -100,6 +102,7 @@ void session_close(struct session *session)
             request->command->abandon(request);
     }
     engine->on_session_closed(session);
+    behind_end(session);
     strangers_leave(session);
     if (session->next != NULL)
         request_free(session->next);
@@ -136,6 +139,7 @@ void session_kill(struct session *session)
 
 static void drop_input(struct session *session)
 {
+    behind_end(session);
     buf_free(&session->in);
     if (session->next != NULL)
         request_free(session->next);
@@ -262,6 +266,8 @@ void session_input(struct session *session, const char *data, size_t len)
     size_t used = session->in.len == 0 ? advance(session, data, len) : 0;
     if (used < len) /* until something finishes or is sent */
         buf_append(&session->in, data + used, len - used);
+    if (session->behind != NULL)
+        behind_arrived(session);
     if (session_is_stranger(session))
         strangers_count(session);
 }
@@ -791,6 +797,7 @@ static bool resume(struct session *session)
     size_t used = advance(session, session->in.data, session->in.len);
 
     buf_consume(&session->in, used);
+    behind_used(session, used);
     if (session->in.len == 0 && session->in.cap > 0)
         buf_free(&session->in);
     session->deferred = !session->deferred && !was_running && session->running_count > 0 &&

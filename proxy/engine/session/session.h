@@ -23,6 +23,13 @@ struct request_client {
     char user[ACL_USER_MAX + 1], name[SESSION_NAME_MAX + 1], peer[64];
 };
 
+/* A request that waits for others looks for one that stands behind it on its connection, and begins
+ * only once it has ended. */
+struct behind {
+    bool (*is_sought)(struct behind *behind, struct request *request);
+    void (*on_found)(struct behind *behind); /* once, and it looks for no more */
+};
+
 struct session {
     struct list link;    /* engine->sessions */
     struct list changed; /* where there is news: engine->changed, or engine->deferred */
@@ -47,9 +54,13 @@ struct session {
     bool killed;      /* close now */
 
     struct resp_parser *parser;
-    struct buf in;        /* arrived, not parsed yet */
-    struct request *next; /* parsed, not started yet */
-    struct list pending;  /* started, in order of arrival, not replied yet */
+    struct buf in;              /* arrived, not parsed yet */
+    struct request *next;       /* parsed, not started yet */
+    struct behind *behind;      /* who looks at what is held back; or NULL */
+    struct resp_parser *reader; /* reads `in` for it, without starting anything, */
+    size_t read_ahead;          /* up to here; and `next`: */
+    const struct request *next_read;
+    struct list pending; /* started, in order of arrival, not replied yet */
     size_t pending_count, pending_bytes;
     size_t running_count;             /* of the pending ones: not finished */
     enum command_order running_order; /* the class of those under way, ORDER_NOW aside */

@@ -283,15 +283,6 @@ WORLD_TEST(a_dead_lease_service_stops_grants_at_once_and_no_writes)
     assert_begins(world, 1, "FENCED 1 SET k v", "-STALE ");
 }
 
-WORLD_TEST(waiting_for_oneself_is_a_deadlock)
-{
-    assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
-    assert_begins(world, 1, "ACQUIRE k 60000 WAIT 100", "-DEADLOCK ");
-    assert_says(world, 1, "ACQUIRE k 60000", "*-1\r\n");
-    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
-    assert_says(world, 1, "ACQUIRE k 60000 WAIT 100", GRANT(2, 60000));
-}
-
 WORLD_TEST(a_revoked_holder_is_fenced_and_the_next_is_served)
 {
     assert_says(world, 1, "REVOKE k", "$-1\r\n");

@@ -147,13 +147,6 @@ WORLD_TEST(a_basket_stands_behind_those_who_wait_though_its_leases_are_free)
     assert_says(world, 5, "ACQUIRE b 60000 QUEUE ID p", GRANT(2, 60000));
 }
 
-WORLD_TEST(a_basket_that_holds_one_itself_is_told_that_it_would_wait_for_ever)
-{
-    assert_says(world, 1, "ACQUIRE b 60000", GRANT(1, 60000));
-    assert_begins(world, 1, "ACQUIREALL 1000 2 a b WAIT 1000", "-DEADLOCK ");
-    assert_says(world, 1, "ACQUIREALL 1000 2 a b", NOBODY);
-}
-
 WORLD_TEST(a_large_basket_is_looked_at_whole)
 {
     struct buf line = {0};

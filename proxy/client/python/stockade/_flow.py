@@ -18,7 +18,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Generator, Iterator, Lis
 
 import redis
 
-from stockade.errors import (Busy, Deadlock, Denied, Held, Misuse, Refused, Stale, StockadeError,
+from stockade.errors import (Busy, Denied, Held, Misuse, Refused, Stale, StockadeError,
                              StoreFailed, Unreachable, Unsure, from_text)
 
 if TYPE_CHECKING:
@@ -60,19 +60,17 @@ def milliseconds(seconds: float, what: str, least: int) -> int:
 class Ask:
     """Commands that go together, and how far they have come."""
 
-    __slots__ = ("commands", "id", "wait_until", "waits", "repeatable", "changes", "fresh",
-                 "patient", "asked", "sent")
+    __slots__ = ("commands", "id", "wait_until", "waits", "repeatable", "changes", "patient",
+                 "asked", "sent")
 
     def __init__(self, commands: Sequence[Words], *, id: str = "", wait_until: float = 0,
-                 repeatable: bool = True, changes: bool = False, fresh: bool = False,
-                 patient: bool = True) -> None:
+                 repeatable: bool = True, changes: bool = False, patient: bool = True) -> None:
         self.commands = commands
         self.id = id  # of the write among them
         self.wait_until = wait_until  # the daemon may hold the reply back so long; 0: it does not
         self.waits = bool(wait_until)  # this time
         self.repeatable = repeatable
         self.changes = changes  # without an answer nobody knows whether it was applied
-        self.fresh = fresh  # over a new connection
         self.patient = patient  # sent again where the daemon cannot be reached
         self.asked = 0.0  # when it was sent last
         self.sent = False
@@ -193,10 +191,7 @@ def ask_for_grant(lease: LeaseBase, words: Callable[[str], Words], wait_until: f
         lease._asking = ask
         reply, = yield ask
         lease._asking = None
-        if isinstance(reply, Deadlock) and not ask.fresh:
-            # That connection holds the lease for another thread or task of this program.
-            ask = Ask(ask.commands, wait_until=wait_until, fresh=True)
-        elif isinstance(reply, Stale) and not (again and ask.asked >= wait_until):
+        if isinstance(reply, Stale) and not (again and ask.asked >= wait_until):
             # The lease was granted before, but the reply got lost, and it has ended by now.
             again = True
             ask = Ask([words(new_id())], wait_until=wait_until)

@@ -276,7 +276,7 @@ class Stockade:
         """A connection, and whether it idled: the one used last, which is likely still good."""
         if self._idle:
             connection = self._idle.pop()
-            if ask.repeatable and not ask.fresh:
+            if ask.repeatable:
                 return connection, True
             await _disconnect(connection)  # which may be dead: a new one in its place
         return self._target.aio_connection(), False

@@ -236,9 +236,9 @@ class Stockade:
         """A connection, and whether it idled: the one used last, which is likely still good."""
         with contextlib.suppress(IndexError):
             connection = self._idle.pop()
-            if ask.repeatable and not ask.fresh:
+            if ask.repeatable:
                 return connection, True
-            connection.disconnect()  # which may be dead, or hold the lease: a new one in its place
+            connection.disconnect()  # which may be dead: a new one in its place
         until = min(attempts.deadline, now() + self._timeout)
         return self._target.connection(self._timeout, until), False
 
