@@ -18,6 +18,7 @@
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/sweep.h"
+#include "proxy/engine/write/cursors.h"
 #include "proxy/engine/write/plan.h"
 
 /* So many timers fire in a turn, since a million leases may end in one millisecond. The others do
@@ -42,6 +43,7 @@ struct engine *engine_new(const struct engine_options *options)
     engine->acl =
         options->acl != NULL ? options->acl : acl_without_file(NULL, commands, commands_count);
     engine->acl_log = acl_log_new();
+    engine->cursors = cursors_new();
     engine->options.address = mem_strdup(options->address != NULL ? options->address : "");
     atomic_init(&engine->replies.bytes, 0);
     atomic_init(&engine->replies.bytes_max, options->replies_max);
@@ -103,6 +105,7 @@ void engine_free(struct engine *engine)
     heap_free(&engine->timers);
     acl_drop(engine->acl);
     acl_log_free(engine->acl_log);
+    cursors_free(engine->cursors);
     free((char *)engine->options.address);
     free(engine);
 }

@@ -3,7 +3,7 @@
  * together.
  *
  * It belongs to the loop's thread. What runs on the store's threads (`run` of a store_op, `exec` of
- * a command) uses only `replies`, whose counts are atomic. */
+ * a command) uses only `replies`, whose counts are atomic, and `cursors`, which have a lock. */
 #ifndef STOCKADE_ENGINE_INTERNAL_H
 #define STOCKADE_ENGINE_INTERNAL_H
 
@@ -72,6 +72,7 @@ struct engine {
     size_t spares_count;
     size_t requests_open; /* started and not finished */
     struct replies replies;
+    struct cursors *cursors;  /* write/cursors.h */
     size_t reads_weight;      /* what the replies of the reads under way may take unasked */
     size_t looked;            /* what rights_look() has done in this turn: names times patterns */
     unsigned savepoints_left; /* so many transactions go with a savepoint: one failed lately */

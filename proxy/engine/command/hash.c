@@ -270,68 +270,61 @@ enum stk_error hash_incrbyfloat(struct exec *exec)
     return STK_OK;
 }
 
-/* HSCAN's cursor is a number, while fields are ordered by their bytes. So the cursor is one more
- * than the first seven bytes of the last field returned, and fields that share those seven bytes
- * are returned together. A field that is there during the whole iteration is returned once. */
-#define CURSOR_BYTES 7
-#define CURSOR_MAX   ((INT64_C(1) << (8 * CURSOR_BYTES)) + 1)
-
-static int64_t cursor_behind(struct bytes field)
-{
-    int64_t cursor = 0;
-    for (size_t i = 0; i < CURSOR_BYTES; i++)
-        cursor = cursor << 8 | (i < field.len ? (unsigned char)field.data[i] : 0);
-    return cursor + 1;
-}
-
-/* The smallest field whose cursor_behind is above `cursor`; its bytes go into `bytes`. */
-static struct bytes field_at(int64_t cursor, char bytes[CURSOR_BYTES])
-{
-    size_t len = CURSOR_BYTES;
-    for (size_t i = CURSOR_BYTES; i > 0; i--, cursor >>= 8)
-        bytes[i - 1] = (char)(cursor & 0xff);
-    while (len > 0 && bytes[len - 1] == 0)
-        len--;
-    return (struct bytes){bytes, len};
-}
-
 struct field_scan {
     struct exec_scan options;
     struct exec_collect parts;
-    int64_t looked_at, last, cursor;
+    int64_t looked_at, sought, cursor; /* sought: its page begins at the field of this cursor */
 };
 
 static bool scan_field(void *context, struct bytes field, struct bytes value)
 {
     struct field_scan *scan = context;
-    int64_t behind = cursor_behind(field);
+    size_t more = field.len + value.len;
 
-    if (scan->looked_at >= scan->options.count && behind != scan->last) {
-        scan->cursor = scan->last;
+    if (scan->sought != 0 && cursor_of(field) != scan->sought)
+        return true;
+    scan->sought = 0;
+    if (scan->looked_at == scan->options.count ||
+        (scan->parts.count > 0 && scan->parts.body.len + more > SCAN_PAGE_BYTES_MAX)) {
+        scan->cursor = cursors_note(scan->parts.exec->cursors, field);
         return false;
     }
     scan->looked_at++;
-    scan->last = behind;
     if (scan->options.match != NULL && !glob_matches(scan->options.match, field))
         return true;
     return exec_collect(&scan->parts, field) && exec_collect(&scan->parts, value);
 }
 
+static enum stk_error scan_from(struct field_scan *scan, int64_t cursor)
+{
+    struct exec *exec = scan->parts.exec;
+    struct buf from = {0};
+    enum stk_error error;
+
+    if (cursor != 0 && !cursors_find(exec->cursors, cursor, &from))
+        scan->sought = cursor;
+    error = txn_each_field_from(exec->txn, &exec->resource, buf_bytes(&from), scan_field, scan);
+    buf_free(&from);
+    if (error != STK_OK || scan->sought == 0)
+        return error;
+    scan->sought = 0; /* that field is gone, and nobody knows where it was: from the beginning */
+    return scan_from(scan, 0);
+}
+
+/* A field that is there during the whole iteration is returned, and once, but see cursors.h. */
 enum stk_error hash_scan(struct exec *exec)
 {
     struct field_scan scan = {.parts = {.exec = exec}};
     enum stk_error error = STK_OK;
-    char bytes[CURSOR_BYTES];
     int64_t cursor;
 
-    if (!bytes_to_int64(exec->argv[2], &cursor) || cursor < 0 || cursor > CURSOR_MAX)
+    if (!bytes_to_int64(exec->argv[2], &cursor) || cursor < 0)
         return exec_error(exec, "invalid cursor");
     /* The type first, as Redis looks at it. */
     if (exec_wrong_type(exec, VALUE_HASH) || !exec_scan_parse(exec, 3, false, &scan.options))
         return STK_OK;
     if (exec->resource.type == VALUE_HASH)
-        error = txn_each_field_from(exec->txn, &exec->resource, field_at(cursor, bytes), scan_field,
-                                    &scan);
+        error = scan_from(&scan, cursor);
     glob_free(scan.options.match);
     if (error != STK_OK) {
         buf_free(&scan.parts.body);

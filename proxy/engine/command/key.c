@@ -67,14 +67,17 @@ struct key_scan {
     struct exec_scan options;
     struct exec_collect names;
     int64_t looked_at, last;
+    bool more; /* `last` is the cursor */
 };
 
 static bool scan_key(void *context, int64_t id, struct bytes name, enum value_type type)
 {
     struct key_scan *scan = context;
 
-    if (scan->looked_at == scan->options.count)
-        return false; /* there is more: `last` is the cursor */
+    scan->more =
+        scan->looked_at == scan->options.count || scan->names.body.len > SCAN_PAGE_BYTES_MAX;
+    if (scan->more)
+        return false;
     scan->looked_at++;
     scan->last = id;
     if (scan->options.match != NULL && !glob_matches(scan->options.match, name))
@@ -106,6 +109,6 @@ enum stk_error key_scan(struct exec *exec)
         return error;
     }
     resp_array(exec->out, 2);
-    resp_bulk_int(exec->out, scan.looked_at == scan.options.count ? scan.last : 0);
+    resp_bulk_int(exec->out, scan.more ? scan.last : 0);
     return exec_collect_end(&scan.names, false);
 }

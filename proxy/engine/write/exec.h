@@ -5,6 +5,7 @@
 #define STOCKADE_ENGINE_EXEC_H
 
 #include "proxy/engine/command/command.h"
+#include "proxy/engine/write/cursors.h"
 #include "proxy/resp/resp.h"
 #include "store/sql.h"
 #include "store/txn.h"
@@ -15,6 +16,8 @@ struct replies;
 
 #define VALUE_BYTES_MAX (16 << 20) /* one value; as much as one argument may have */
 #define REPLY_BYTES_MAX (64 << 20) /* one reply; iterate with SCAN or HSCAN beyond */
+/* What SCAN and HSCAN return at once, whatever COUNT says; but one element always. */
+#define SCAN_PAGE_BYTES_MAX (1 << 20)
 
 /* A data command while it runs on the store's thread. */
 struct exec {
@@ -26,6 +29,7 @@ struct exec {
     size_t at;                /* where it begins there: behind those of a transaction's steps */
     struct replies *replies;  /* the room for replies */
     size_t *share;            /* what this one has of it */
+    struct cursors *cursors;  /* HSCAN's */
     bool resp3;
     const struct acl_user *rights; /* which names may be shown; NULL: all */
     enum sql_right sql_right;      /* what SQL may do */

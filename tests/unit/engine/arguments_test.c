@@ -35,7 +35,7 @@ static const char *const wrong[][2] = {
     {"SCAN 0 MATCH", "-ERR syntax error\r\n"},
     {"HSCAN h 0 TYPE hash", "-ERR syntax error\r\n"},
     {"HSCAN h -1", "-ERR invalid cursor\r\n"},
-    {"HSCAN h 9223372036854775807", "-ERR invalid cursor\r\n"},
+    {"HSCAN h 9223372036854775808", "-ERR invalid cursor\r\n"},
     {"FENCED 0 GET k", "-ERR a token is a number from 1 to 9007199254740991\r\n"},
     {"FENCED 1 ID i", "-ERR wrong number of arguments for 'fenced' command\r\n"},
     {"FENCED 1 ID i GET", "-ERR wrong number of arguments for 'get' command\r\n"},

@@ -441,21 +441,3 @@ UNFENCED_TEST(shutdown_is_passed_on_to_the_host)
     assert_true(world->shutdown);
     assert_true(world->clients[1].closed);
 }
-
-UNFENCED_TEST(hscan_returns_each_field_once_whatever_the_count)
-{
-    char line[64], cursor[32] = "0";
-    int fields = 0;
-    for (int i = 0; i < 300; i++) {
-        snprintf(line, sizeof line, "HSET h f%c%d:%d v", 'a' + i % 7, i % 10, i);
-        assert_says(world, 1, line, ":1\r\n");
-    }
-    do {
-        snprintf(line, sizeof line, "HSCAN h %s COUNT 7", cursor);
-        const char *reply = world_call(world, 1, line);
-        assert_int_equal(sscanf(reply, "*2\r\n$%*d\r\n%31[0-9]", cursor), 1);
-        for (const char *at = reply; (at = strstr(at, "\r\nv\r\n")) != NULL; at++)
-            fields++;
-    } while (strcmp(cursor, "0") != 0);
-    assert_int_equal(fields, 300);
-}
