@@ -184,6 +184,10 @@ def test_lease_owner_shows_the_lease_only_while_that_owner_has_it(client):
     shown = mapped(client("LEASE", "sku", "OWNER", "v-2"))
     assert shown[b"owner"] == b"v-2" and shown[b"token"] == 2 and shown[b"state"] == b"held"
     client.refused("ERR", "LEASE", "sku", "OWNER")
+    assert client("LEASE", "sku", "OWNER", "v-2", "TOKEN") == shown[b"token"]
+    assert client("LEASE", "sku", "OWNER", "v-1", "TOKEN") is None
+    client.refused("ERR", "LEASE", "sku", "OWNER", "v-2", "TOKEN", "x")
+    client.refused("ERR", "LEASE", "sku", "OWNER", "v-2", "state")
     client.refused("ERR", "LEASE", "sku", "HOLDER", "v-2")
 
 
@@ -503,6 +507,7 @@ def test_who_locks_and_presents_no_tokens_is_named_once(rig):
         fenced.fenced(take(fenced, "a", f"v-{i}"), "SET", "a", i)
         give(fenced, "a", f"v-{i}")
         give(bare, "b", take(bare, "b", f"v-{i}"))
+    wait_until(lambda: bare.counter("locks_unpresented") == 3, "the store has said what is guarded")
     info = bare.info("lockkeys")
     assert info["lock_keys"] == "1"
     lines = sorted(value for name, value in info.items() if name.startswith("lock_client"))
@@ -511,6 +516,22 @@ def test_who_locks_and_presents_no_tokens_is_named_once(rig):
     assert daemon.log().count("presented no token") == 1
     assert "name=bare has locked \"b\" and presented no token" in daemon.log()
     assert bare.counter("locks_taken") == 6 and bare.counter("locks_unpresented") == 3
+
+
+def test_locks_that_a_guard_covers_are_not_said_to_write_unfenced(rig):
+    """Its programs present the token in SQL of their own, where no daemon sees it."""
+    daemon = rig.daemon(*LOCKS)
+    client = daemon.client(name="shop")
+    client("SQL", "CREATE TABLE inventory (sku int PRIMARY KEY, pieces int)")
+    client("GUARD", "CREATE", "inventory", "sku", "sku:")
+    for i in range(3):
+        give(client, "sku:7", take(client, "sku:7", f"v-{i}"))
+    for other in "box:7", "sk":
+        give(client, other, take(client, other, "v-1"))
+    wait_until(lambda: client.counter("locks_unpresented") == 2, "the others are counted")
+    assert 'has locked "box:7" and presented no token' in daemon.log()
+    assert client.info("lockkeys")["lock_client0"].startswith("taken=5,without_token=2,")
+    client("GUARD", "DROP", "inventory")
 
 
 def test_lock_keys_need_a_login_where_there_is_a_password(rig):

@@ -3,8 +3,8 @@
  * without its token is not fenced, and that is where a shop still oversells. It stands in INFO, and
  * in the log when it is seen for the first time.
  *
- * What is counted is presented to this daemon. A program that presents its tokens elsewhere only,
- * as to its own SQLite, is counted as one that does not. */
+ * What is counted is presented to this daemon. Where a guarded table's rows belong to the resource
+ * nothing is counted: programs present its tokens in SQL of their own, or change no row. */
 #ifndef STOCKADE_ENGINE_LOCK_CLIENTS_H
 #define STOCKADE_ENGINE_LOCK_CLIENTS_H
 
@@ -24,7 +24,8 @@ void lock_clients_free(struct lock_clients *clients);
 struct lock_client *lock_client_of(struct session *session);
 /* A lease that it took has begun. */
 void lock_client_took(struct lock_client *client);
-/* It has ended, and its token was presented or not. */
+/* It has ended, and its token was presented or not. Counted at once, or when the store has said
+ * what is guarded. */
 void lock_client_ended(struct lock_client *client, struct bytes resource, bool presented);
 /* Append INFO's lines. */
 void lock_clients_print(const struct lock_clients *clients, struct buf *out);

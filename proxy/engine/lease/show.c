@@ -103,6 +103,7 @@ static bool is_of(const struct lease_view *view, struct bytes owner)
 struct show {
     struct request *request;
     struct bytes owner; /* only a lease of this one is shown; empty: anybody's */
+    bool token_only;
     struct lease_view view;
 };
 
@@ -153,12 +154,14 @@ static void on_seen(struct lease_view *view)
     }
     if (view->row.fence.state == FENCE_NONE || (show->owner.len > 0 && !is_of(view, show->owner)))
         resp_null(&request->reply, request->resp3);
+    else if (show->token_only)
+        resp_int(&request->reply, view->record.token);
     else
         reply_lease(show);
     request_finish(request);
 }
 
-/* LEASE resource [OWNER owner] */
+/* LEASE resource [OWNER owner [TOKEN]] */
 void lease_show(struct request *request)
 {
     struct show *show = mem_zalloc(sizeof *show);
@@ -168,13 +171,15 @@ void lease_show(struct request *request)
     show->request = request;
     if (!request_name(request, 1, "a resource"))
         return;
-    if (request->argc == 3 || request->argc > 4) {
+    show->token_only = request->argc == 5;
+    if (request->argc == 3 || request->argc > 5) {
         request_fail_arity(request, request->command->name);
         return;
     }
     if (request->argc > 2) {
-        if (!request_is_word(request, 2, "OWNER")) {
-            request_fail(request, STK_ERR, "syntax error: LEASE resource [OWNER owner]");
+        if (!request_is_word(request, 2, "OWNER") ||
+            (show->token_only && !request_is_word(request, 4, "TOKEN"))) {
+            request_fail(request, STK_ERR, "syntax error: LEASE resource [OWNER owner [TOKEN]]");
             return;
         }
         if (!request_owner(request, 3))

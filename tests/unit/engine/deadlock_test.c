@@ -75,6 +75,7 @@ LOCK_TEST(what_would_end_a_wait_and_stands_behind_it_makes_it_a_deadlock)
         "RELEASE k 2", "release k 2 ID r", "REVOKE k",
         "RELEASE k 3", /* granted over another connection since */
         "DEL lock:k",  "UNLINK lock:k",    UNLOCK,
+        "DELIFEQ lock:k me", "DELEX lock:k IFEQ me",
     };
     char line[200];
 

@@ -447,3 +447,25 @@ LOCK_TEST(many_clients_are_counted_and_the_rest_together)
     assert_non_null(strstr(info, "lock_client63:taken=7,without_token=7,client=others"));
     assert_null(strstr(info, "lock_client64"));
 }
+
+/* Which tables are guarded is not known yet: so many leases wait for that to be counted. */
+LOCK_TEST(leases_that_end_while_the_store_is_asked_what_is_guarded_have_a_bound)
+{
+    enum { UNJUDGED_MAX = 256 };
+    char line[80];
+
+    for (int more = -1; more <= 1; more++) {
+        world_renew(world, &options);
+        for (int i = 0; i < UNJUDGED_MAX + more; i++) {
+            snprintf(line, sizeof line, "SET lock:r%d v NX PX 1000", i);
+            assert_says(world, 1, line, OK);
+        }
+        store_memory_hold_writes(world->store, true);
+        world_pass(world, 1100);
+        assert_int_equal(world_counter(world, "locks_unpresented"), 0);
+        store_memory_hold_writes(world->store, false);
+        world_settle(world);
+        assert_int_equal(world_counter(world, "locks_unpresented"),
+                         UNJUDGED_MAX + (more < 0 ? more : 0));
+    }
+}
