@@ -71,12 +71,13 @@ LOCK_TEST(the_same_owner_enters_again_though_it_could_wait)
 
 LOCK_TEST(what_would_end_a_wait_and_stands_behind_it_makes_it_a_deadlock)
 {
-    static const char *const ends[] = {
-        "RELEASE k 2", "release k 2 ID r", "REVOKE k",
-        "RELEASE k 3", /* granted over another connection since */
-        "DEL lock:k",  "UNLINK lock:k",    UNLOCK,
-        "DELIFEQ lock:k me", "DELEX lock:k IFEQ me",
-    };
+    static const char *const ends[] =
+        {
+            "RELEASE k 2",       "release k 2 ID r",     "REVOKE k",
+            "RELEASE k 3", /* granted over another connection since */
+            "DEL lock:k",        "UNLINK lock:k",        UNLOCK,
+            "DELIFEQ lock:k me", "DELEX lock:k IFEQ me",
+        };
     char line[200];
 
     for (int i = 0; i < WAITS; i++)
