@@ -129,8 +129,8 @@ const char *stk_version(void);
  * Clients and processes that share one file share its leases. With `local:` a waiter asks every 20
  * ms whether another process still holds the lease (where many wait, once a second). A
  * process that is stopped in mid-commit holds up the others' writes. A new file is for
- * its owner only (0600), as the daemon's is; later permissions stay. An embedded client has threads of its own, and may do what a
- * daemon's administrator may (DDL, GUARD).
+ * its owner only (0600), as the daemon's is; later permissions stay. An embedded client has threads
+ * of its own, and may do what a daemon's administrator may (DDL, GUARD).
  *
  * A daemon that refuses connections fails stk_client_open at once. timeout_ms: 1 to 86400000. */
 STK_CHECKED enum stk_error stk_client_open(const char *uri, int64_t timeout_ms,

@@ -594,42 +594,56 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     run(poll->data);
 }
 
-/* Return a listening socket, or -1. */
-static int listen_on(struct admin *admin, const char *text, char *why, size_t why_size)
+#define CANNOT_SERVE "cannot serve admin HTTP on %s: %s"
+
+static bool resolve(const char *text, struct sockaddr_storage *resolved, char *why, size_t why_size)
 {
     struct address address;
+    char reason[128];
+
+    if (address_parse(text, &address, reason, sizeof reason) &&
+        address_resolve(&address, resolved, reason, sizeof reason))
+        return true;
+    snprintf(why, why_size, CANNOT_SERVE, text, reason);
+    return false;
+}
+
+bool admin_look(const char *address, bool *exposed, char *why, size_t why_size)
+{
     struct sockaddr_storage resolved;
-    socklen_t len = sizeof resolved;
+
+    if (!resolve(address, &resolved, why, why_size))
+        return false;
+    *exposed = !address_is_loopback(&resolved);
+    return true;
+}
+
+int admin_bind(const char *address, char *why, size_t why_size)
+{
+    struct sockaddr_storage resolved;
     int yes = 1;
 
-    if (!address_parse(text, &address, why, why_size) ||
-        !address_resolve(&address, &resolved, why, why_size))
+    if (!resolve(address, &resolved, why, why_size))
         return -1;
     int fd = socket(resolved.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
-        bind(fd, (struct sockaddr *)&resolved, sizeof resolved) == 0 && listen(fd, BACKLOG) == 0 &&
-        getsockname(fd, (struct sockaddr *)&resolved, &len) == 0) {
-        admin->exposed = !address_is_loopback(&resolved);
-        text_print(admin->text, sizeof admin->text, "%s%s",
-                   address.kind == ADDRESS_TLS ? "tls:" : "",
-                   address_text(&resolved, (char[ADDRESS_TEXT_MAX]){0}));
+        bind(fd, (struct sockaddr *)&resolved, sizeof resolved) == 0)
         return fd;
-    }
-    snprintf(why, why_size, "%s", plain_errno(errno));
+    snprintf(why, why_size, CANNOT_SERVE, address, plain_errno(errno));
     if (fd >= 0)
         close(fd);
     return -1;
 }
 
-/* Look at a listening socket that was inherited. Return it, or -1. */
+/* Listen at a socket that is bound. Return it, or -1. */
 static int take(struct admin *admin, int fd, bool tls, char *why, size_t why_size)
 {
     struct sockaddr_storage bound;
     socklen_t len = sizeof bound;
 
     if (getsockname(fd, (struct sockaddr *)&bound, &len) != 0 ||
-        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
-        snprintf(why, why_size, "inherited socket %d: %s", fd, plain_errno(errno));
+        fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 || listen(fd, BACKLOG) != 0) {
+        snprintf(why, why_size, "%s", plain_errno(errno));
         close(fd);
         return -1;
     }
@@ -752,9 +766,13 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
 {
     struct admin *admin = mem_zalloc(sizeof *admin);
     char reason[128];
-    int fd = options->inherited >= 0
-                 ? take(admin, options->inherited, options->tls != NULL, reason, sizeof reason)
-                 : listen_on(admin, options->address, reason, sizeof reason);
+    int fd = options->inherited;
+
+    if (fd < 0 && (fd = admin_bind(options->address, why, why_size)) < 0) {
+        free(admin);
+        return NULL;
+    }
+    fd = take(admin, fd, options->tls != NULL, reason, sizeof reason);
 
     admin->engine = engine;
     list_init(&admin->trials);
@@ -769,7 +787,7 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
         admin->http = NULL;
     }
     if (admin->http == NULL) {
-        snprintf(why, why_size, "cannot serve admin HTTP on %s: %s", options->address, reason);
+        snprintf(why, why_size, CANNOT_SERVE, options->address, reason);
         free(admin);
         return NULL;
     }

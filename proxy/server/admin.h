@@ -18,7 +18,7 @@ struct admin;
 /* All borrowed; names live as long as the admin. */
 struct admin_options {
     const char *address;      /* address.h, no unix sockets */
-    int inherited;            /* a socket that listens already, which is owned; -1: none */
+    int inherited;            /* a socket that is bound already, which is owned; -1: none */
     const char *service_uri;  /* the lease service, without a password; copied */
     const char *const *names; /* --admin-name */
     size_t names_count;
@@ -28,6 +28,11 @@ struct admin_options {
     const struct log *log;
 };
 
+/* Return whether the address makes sense, and in `exposed` whether other machines reach it. False:
+ * `why` is one line. */
+bool admin_look(const char *address, bool *exposed, char *why, size_t why_size);
+/* Return a socket that is bound to it, for `inherited`, or -1: `why` is one line. */
+int admin_bind(const char *address, char *why, size_t why_size);
 /* Listen. Loop and engine are borrowed. NULL: `why` is one line. */
 struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
                          const struct admin_options *options, char *why, size_t why_size);

@@ -62,6 +62,7 @@ struct daemon {
     size_t connections_max;
     struct tls_context *tls; /* NULL: there is no tls: address */
     struct service_sockets inherited;
+    bool admin_exposed; /* other machines reach the admin address */
     /* The parts, in the order in which they are opened. NULL: not yet. */
     struct server *server;
     struct host *host;
@@ -186,12 +187,25 @@ static bool check_doors(const struct daemon *daemon, const struct options *optio
     bool tls_too = !options_is(options, OPTION_TLS_CLIENTS, "required");
     const char *address = server_exposed(daemon->server, tls_too);
 
-    if (address == NULL && daemon->admin != NULL && admin_is_exposed(daemon->admin) &&
-        (tls_too || !admin_needs_tls(daemon)))
-        address = admin_address(daemon->admin);
+    if (address == NULL && daemon->admin_exposed && (tls_too || !admin_needs_tls(daemon)))
+        address =
+            daemon->admin != NULL ? admin_address(daemon->admin) : option(daemon, OPTION_ADMIN);
     return access_check(users, address,
                         options_is(daemon->options, OPTION_INSECURE_LISTEN, "allow"), daemon->log,
                         why);
+}
+
+static bool bind_admin(struct daemon *daemon, char *why)
+{
+    const char *address = option(daemon, OPTION_ADMIN);
+
+    if (daemon->inherited.admin >= 0 || options_is(daemon->options, OPTION_ADMIN, "off"))
+        return true;
+    if (!admin_look(address, &daemon->admin_exposed, why, WHY_SIZE))
+        return false;
+    if (!options_only_check(daemon->options))
+        daemon->inherited.admin = admin_bind(address, why, WHY_SIZE);
+    return options_only_check(daemon->options) || daemon->inherited.admin >= 0;
 }
 
 /* Sockets that were handed over take the place of the addresses in the options. */
@@ -209,7 +223,7 @@ static bool bind_all(struct daemon *daemon, char *why)
         for (size_t i = 0; (address = options_at(daemon->options, OPTION_LISTEN, i)) != NULL; i++)
             if (!server_bind(daemon->server, address, why, WHY_SIZE))
                 return false;
-    return true;
+    return bind_admin(daemon, why);
 }
 
 /* A job of the engine's, on a thread of libuv's. */
@@ -334,19 +348,31 @@ static bool open_admin(struct daemon *daemon, char *why)
         .log = daemon->log,
     };
 
-    if (admin.inherited < 0 && options_is(options, OPTION_ADMIN, "off"))
+    if (admin.inherited < 0)
         return true;
+    daemon->inherited.admin = -1; /* it is the page's */
     daemon->admin = admin_open(&daemon->loop, daemon->engine, &admin, why, WHY_SIZE);
+    if (daemon->admin != NULL)
+        daemon->admin_exposed = admin_is_exposed(daemon->admin);
     return daemon->admin != NULL;
+}
+
+/* What can be known before there is a store: a start that fails for it leaves none behind. It is
+ * all that --check looks at. */
+static bool open_doors(struct daemon *daemon, char *why)
+{
+    if (options_only_check(daemon->options))
+        server_only_look(daemon->server);
+    daemon->users = access_users(daemon->options, daemon->log, why);
+    return daemon->users != NULL && bind_all(daemon, why) && open_tls(daemon, why) &&
+           check_doors(daemon, daemon->options, daemon->users, why);
 }
 
 static bool open_parts(struct daemon *daemon, char *why)
 {
     daemon->connections_max = process_fit_connections(
         (size_t)options_number(daemon->options, OPTION_MAX_CONNECTIONS), daemon->log);
-    daemon->users = access_users(daemon->options, daemon->log, why);
-    if (daemon->users == NULL || !open_host(daemon, why) || !open_audit(daemon, why) ||
-        !bind_all(daemon, why) || !open_tls(daemon, why))
+    if (!open_doors(daemon, why) || !open_host(daemon, why) || !open_audit(daemon, why))
         return false;
     open_engine(daemon);
     return open_admin(daemon, why) &&
@@ -686,6 +712,8 @@ static void free_parts(struct daemon *daemon)
     server_free(daemon->server);
     check(uv_loop_close(&daemon->loop) == 0);
     free(daemon->inherited.listen);
+    if (daemon->inherited.admin >= 0)
+        close(daemon->inherited.admin);
     acl_drop(daemon->users);
     tls_context_free(daemon->tls);
     free(daemon);
@@ -707,9 +735,13 @@ static int daemon_run(struct options *options, struct log *log)
 
     daemon->options = options;
     daemon->log = log;
+    daemon->inherited.admin = -1;
     process_prepare();
     init_loop(daemon);
-    if (open_parts(daemon, why)) {
+    if (options_only_check(options) && open_doors(daemon, why)) {
+        printf("stockaded: options, users, certificates and addresses are in order\n");
+        end(daemon);
+    } else if (!options_only_check(options) && open_parts(daemon, why)) {
         start(daemon);
     } else {
         log_error(log, "%s", why);
@@ -719,7 +751,7 @@ static int daemon_run(struct options *options, struct log *log)
     check(uv_run(&daemon->loop, UV_RUN_DEFAULT) == 0);
     int status = daemon->status;
     free_parts(daemon);
-    if (status == EXIT_SUCCESS)
+    if (status == EXIT_SUCCESS && !options_only_check(options))
         log_info(log, "stopped");
     return status;
 }

@@ -135,6 +135,7 @@ struct option_value {
 struct options {
     struct option_value values[OPTIONS];
     struct buf shown;
+    bool only_check;
     int argc; /* where they came from; borrowed */
     char *const *argv;
     char *const *env;
@@ -252,6 +253,10 @@ static bool load_flags(struct options *options, int argc, char *const *argv, str
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i], *equals = strchr(arg, '=');
         char origin[64];
+        if (strcmp(arg, "--check") == 0) {
+            options->only_check = true;
+            continue;
+        }
         size_t len = equals == NULL ? strlen(arg) : (size_t)(equals - arg);
         enum option option = len < 2 || strncmp(arg, "--", 2) != 0
                                  ? OPTIONS
@@ -440,7 +445,9 @@ static void write_help(struct buf *out)
             buf_append_text(out, " [SIGHUP]");
         buf_append_text(out, "\n");
     }
-    buf_append_text(out, "  --help, --version\n\n"
+    buf_append_text(out, "  --check, --help, --version\n\n"
+                         "--check says whether options, users, certificates and addresses are in "
+                         "order, and starts\nnothing.\n"
                          "Each is also an environment variable (STOCKADE_LISTEN) and a line of the "
                          "config file\n(listen = ...). A flag wins over the environment, and the "
                          "environment over the file.\n"
@@ -484,6 +491,11 @@ enum options_outcome options_load(struct options **options, int argc, char *cons
     }
     *options = loaded;
     return OPTIONS_READY;
+}
+
+bool options_only_check(const struct options *options)
+{
+    return options->only_check;
 }
 
 struct options *options_again(const struct options *options, struct buf *message)

@@ -129,6 +129,9 @@ enum options_outcome options_load(struct options **options, int argc, char *cons
                                   char *const *env, struct buf *message);
 void options_free(struct options *options);
 
+/* Return whether --check was given: to look whether a daemon could start, and to start none. */
+bool options_only_check(const struct options *options);
+
 /* Read all sources anew, as they are now. NULL: `message` says what is wrong. */
 struct options *options_again(const struct options *options, struct buf *message);
 /* Return whether the option may change while the daemon runs. */

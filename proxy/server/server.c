@@ -27,6 +27,7 @@ struct server {
     const struct log *log;
     struct list listeners;     /* in the order of server_bind */
     uint64_t accept_failed_ms; /* when that was logged last */
+    bool only_looks;           /* server_only_look */
     struct conns conns;
 };
 
@@ -106,6 +107,12 @@ static bool folder_exists(const char *path)
 
 static bool bind_unix(struct listener *listener, const char *path, char *why, size_t why_size)
 {
+    if (listener->server->only_looks && !folder_exists(path)) {
+        snprintf(why, why_size, "there is no such folder");
+        return false;
+    }
+    if (listener->server->only_looks)
+        return true;
     if (!clear_path(path, why, why_size))
         return false;
     int failed = uv_pipe_bind(&listener->socket.pipe, path);
@@ -130,8 +137,10 @@ static bool bind_tcp(struct listener *listener, const struct address *address, c
 
     if (!address_resolve(address, &resolved, why, why_size))
         return false;
-    int failed = uv_tcp_bind(tcp, (struct sockaddr *)&resolved, 0);
-    if (failed == 0)
+    bound = resolved;
+    int failed =
+        listener->server->only_looks ? 0 : uv_tcp_bind(tcp, (struct sockaddr *)&resolved, 0);
+    if (failed == 0 && !listener->server->only_looks)
         failed = uv_tcp_getsockname(tcp, (struct sockaddr *)&bound, &len);
     if (failed != 0) {
         snprintf(why, why_size, "%s", uv_strerror(failed));
@@ -177,6 +186,11 @@ bool server_bind(struct server *server, const char *text, char *why, size_t why_
         close_listener(listener);
     }
     return bound;
+}
+
+void server_only_look(struct server *server)
+{
+    server->only_looks = true;
 }
 
 bool server_take(struct server *server, int fd, char *why, size_t why_size)

@@ -23,6 +23,8 @@ struct server;
 struct server *server_new(uv_loop_t *loop, const struct log *log);
 /* Take one address (address.h); nobody can connect yet. False: `why` is one line. */
 bool server_bind(struct server *server, const char *address, char *why, size_t why_size);
+/* From here on server_bind only looks whether an address makes sense: a daemon may have it. */
+void server_only_look(struct server *server);
 /* Take a listening socket that was inherited, and own it; its file stays. False: `why` is one line.
  */
 bool server_take(struct server *server, int fd, char *why, size_t why_size);

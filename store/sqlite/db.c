@@ -142,8 +142,8 @@ sqlite3 *db_open(const char *path, enum db_mode mode, char *why, size_t why_size
         snprintf(why, why_size, "cannot open %s: %s", path, sqlite3_errstr(opened));
     } else {
         sqlite3_extended_result_codes(db, 0);
-        /* Whoever makes it, and whatever the umask is. It is empty yet, and SQLite gives the log and
-         * its index the same permissions. */
+        /* Whoever makes it, and whatever the umask is. It is empty yet, and SQLite gives the log
+         * and its index the same permissions. */
         if (is_new)
             (void)chmod(path, S_IRUSR | S_IWUSR);
         if (opened == SQLITE_OK && sqlite3_busy_timeout(db, DB_BUSY_TIMEOUT_MS) == SQLITE_OK &&

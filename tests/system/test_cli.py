@@ -38,8 +38,9 @@ class Cli:
 
 
 @pytest.mark.parametrize("words", [
-    "--help", "--version", "help", "help lock", "demo --help", "get k", "get k --json", "take k 1",
-    "set k 9", "lease k", "lease k --json", "leases", "why k", "top --json --count 1 --every 100ms"])
+    "--help", "--version", "help", "help lock", "demo --help", "get k", "get k --json",
+    "take k 1", "set k 9", "lease k", "lease k --json", "leases", "why k",
+    "top --json --count 1 --every 100ms"])
 def test_an_answer_that_has_no_room_is_a_failure(cli, local, key, words):
     cli("set", "k", "5")
     local.client().token(key)

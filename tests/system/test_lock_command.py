@@ -60,7 +60,8 @@ def test_the_program_finds_its_resource_and_a_token_that_writes(tool, daemon, ke
 
 
 @pytest.mark.parametrize("script, status", [
-    ("exit 0", 0), ("exit 7", 7), ("exit 76", 76), ("kill -KILL $$", 137), ("kill -TERM $$", -15), ("exit 130", 130)])
+    ("exit 0", 0), ("exit 7", 7), ("exit 76", 76), ("kill -KILL $$", 137),
+    ("kill -TERM $$", -15), ("exit 130", 130)])
 def test_the_exit_status_is_the_programs(tool, local, key, script, status):
     assert run(tool, local, key, "--", "sh", "-c", script).returncode == status
     assert local.client().lease(key)["state"] == "free"
@@ -288,7 +289,7 @@ def test_a_signal_while_waiting_ends_the_wait_and_leaves_the_line(tool, local, k
 
 @pytest.mark.parametrize("name", ["INT", "QUIT", "HUP"])
 def test_an_ignored_signal_stays_ignored_by_us_and_by_the_program(tool, local, key, name):
-    """As under nohup, or behind a shell's `&`: while it waits in line, and while the program runs."""
+    """As under nohup, or behind a shell's `&`: while it waits in line, and with its program."""
     ready, number = tool.folder / "ready", getattr(signal, f"SIG{name}")
     holder = local.client()
     token = holder.token(key)

@@ -112,7 +112,7 @@ def completed(program, *words):
 
 def test_bash_completes_options_their_values_and_commands(tmp_path):
     assert set(completed("stockaded", "--")) == {
-        f"--{name}" for name in (*options("stockaded"), "help", "version")}
+        f"--{name}" for name in (*options("stockaded"), "check", "help", "version")}
     assert completed("stockaded", "--store", "sqlite:x", "--unf") == ["--unfenced-writes"]
     assert completed("stockaded", "--log-level", "") == ["debug", "info", "warn", "error"]
     (tmp_path / "my.conf").touch()

@@ -350,6 +350,76 @@ def test_a_restart_keeps_data_leases_and_their_owners(rig, lease):
         assert client.fenced(token, "HSET", "r", "f", "v") == 0
 
 
+def occupied_listen(_rig, taken):
+    return ("--listen", f"127.0.0.1:{taken}"), "cannot listen on"
+
+
+def occupied_admin(_rig, taken):
+    return ("--listen", "127.0.0.1:0", "--admin", f"127.0.0.1:{taken}"), "cannot serve admin HTTP"
+
+
+def no_certificate(rig, _taken):
+    return ("--listen", "tls:127.0.0.1:0", "--tls-cert", rig.folder / "no.pem",
+            "--tls-key", rig.folder / "no.pem"), "no.pem"
+
+
+def open_to_all(_rig, _taken):
+    return ("--listen", "0.0.0.0:0"), "insecure-listen"
+
+
+def page_open_to_all(_rig, _taken):
+    return ("--listen", "127.0.0.1:0", "--admin", "0.0.0.0:0"), "insecure-listen"
+
+
+def bad_users(rig, _taken):
+    path = rig.folder / "users"
+    path.write_text("user ann on nonsense")
+    path.chmod(0o600)
+    return ("--listen", "127.0.0.1:0", "--acl-file", path), "nonsense"
+
+
+WRONG_DOORS = [occupied_listen, occupied_admin, no_certificate, open_to_all, page_open_to_all,
+               bad_users]
+
+
+def start_with(rig, *words):
+    return subprocess.run([BUILD / "stockaded", "--store", f"sqlite:{rig.folder}/new.db", *words],
+                          capture_output=True, text=True, check=False, timeout=patience(20))
+
+
+@pytest.mark.parametrize("wrong", WRONG_DOORS)
+def test_a_start_that_fails_before_the_store_is_open_leaves_no_store(rig, wrong):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        words, named = wrong(rig, server.getsockname()[1])
+        done = start_with(rig, *words)
+    assert done.returncode == 1 and named in done.stderr and done.stderr.count("\n") == 1
+    assert not list(rig.folder.glob("new.db*"))
+
+
+@pytest.mark.parametrize("wrong", [wrong for wrong in WRONG_DOORS if "occupied" not in
+                                   wrong.__name__])
+def test_check_says_what_a_start_would_say(rig, wrong):
+    words, named = wrong(rig, None)
+    done = start_with(rig, "--check", *words)
+    assert done.returncode == 1 and named in done.stderr and not done.stdout
+    said = [re.sub(r"0\.0\.0\.0:\d+", "", errors.partition("Z ")[2])
+            for errors in (done.stderr, start_with(rig, *words).stderr)]
+    assert said[0] == said[1]
+    assert not list(rig.folder.glob("new.db*"))
+
+
+def test_check_reads_the_config_beside_the_daemon_that_has_its_addresses(rig):
+    daemon = rig.daemon()
+    config = rig.folder / "check.conf"
+    config.write_text("listen = {}:{}\nadmin = {}:{}\n".format(*daemon.address, *daemon.admin))
+    done = start_with(rig, "--check", "--config", config)
+    assert (done.returncode, done.stderr) == (0, "") and "in order" in done.stdout
+    config.write_text("lisen = 127.0.0.1:0\n")
+    done = start_with(rig, "--check", "--config", config)
+    assert done.returncode == 2 and "did you mean listen?" in done.stderr
+    assert not list(rig.folder.glob("new.db*"))
+
+
 MAKERS = {  # who makes a store in SQLite where there was none
     "daemon": lambda rig, tool, path: rig.daemon(store=f"sqlite:{path}"),
     "library": lambda rig, tool, path: tool.output("-u", f"sqlite:{path}", "set", "k", "1"),

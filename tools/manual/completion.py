@@ -65,7 +65,7 @@ def values(options, ends):
 
 
 def of_daemon(daemon):
-    words = flags(daemon.options) + " --help --version"
+    words = flags(daemon.options) + " --check --help --version"
     return DAEMON.format("stockaded", values(daemon.options, ""), shlex.quote(words))
 
 

@@ -133,7 +133,9 @@ def daemon_page(page, daemon, rest):
     page.text(daemon.about[0], first=True)
     page.section("Options")
     page.options(daemon.options)
-    page.options([helps.Option("help", "", "list the options"),
+    page.options([helps.Option("check", "", "tell whether options, users, certificates and "
+                                "addresses are in order, and start nothing"),
+                  helps.Option("help", "", "list the options"),
                   helps.Option("version", "", "tell the version")])
     page.text(rest.replace("those marked [SIGHUP]", "those that are taken on SIGHUP, too,"))
     for title, text in DAEMON_REST:
