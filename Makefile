@@ -53,7 +53,7 @@ LIBRARY := $(BUILD)/libstockade.so.$(VERSION)
 LIBRARY_LINKS := $(BUILD)/$(LIBRARY_NAME) $(BUILD)/libstockade.so
 LIBRARIES := $(LIBRARY_LINKS) $(BUILD)/libstockade.a
 # The package for Java, where there is a JDK, and its tests, where there is JUnit, too.
-JAVA_SOURCES := $(wildcard proxy/client/java/io/stockade/*.java)
+JAVA_SOURCES := $(wildcard $(addprefix proxy/client/java/io/stockade/,*.java */*.java))
 JAVA_TEST_SOURCES := $(wildcard tests/java/*.java tests/system/clients/*.java)
 JAR := $(BUILD)/stockade.jar
 # The sale in PostgreSQL, where it is installed.
@@ -113,8 +113,8 @@ LINK_TEST = $(LINK) $(if $(FAST_LINKER_PATH),-fuse-ld=$(FAST_LINKER))
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.PHONY: all help java javadoc setup demo picture check replay screenshots format tidy asan ubsan \
-        tsan install uninstall clean tests helpers FORCE
+.PHONY: all help java javadoc java-dist setup demo picture check replay screenshots format tidy \
+        asan ubsan tsan install uninstall clean tests helpers FORCE
 
 all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
 
@@ -126,6 +126,14 @@ java: $(JAR) ## build the package for Java (where there is a JDK, all does)
 
 javadoc: $(JAVA_SOURCES) ## write the Java package's pages to build/javadoc
 	@javadoc -quiet -Xdoclint:all -encoding UTF-8 -d $(BUILD)/javadoc $(JAVA_SOURCES)
+
+JAVA_DIST := $(BUILD)/java-dist/stockade-$(VERSION)
+java-dist: $(JAR) javadoc ## the same as a registry takes it, in build/java-dist
+	@rm -rf $(BUILD)/java-dist && mkdir -p $(BUILD)/java-dist
+	@cp $(JAR) $(JAVA_DIST).jar
+	@cp proxy/client/java/pom.xml $(JAVA_DIST).pom
+	@jar --create --file $(JAVA_DIST)-sources.jar -C proxy/client/java io
+	@jar --create --file $(JAVA_DIST)-javadoc.jar -C $(BUILD)/javadoc .
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' \
@@ -308,12 +316,13 @@ endif
 $(LIBRARY_LINKS): $(LIBRARY)
 	@ln -sf $(notdir $(LIBRARY)) $@
 
-$(JAR): $(JAVA_SOURCES) LICENSE
+$(JAR): $(JAVA_SOURCES) LICENSE proxy/client/java/pom.xml
 	@echo 'jar $@'
-	@rm -rf $(BUILD)/java && mkdir -p $(BUILD)/java/META-INF
+	@rm -rf $(BUILD)/java && mkdir -p $(BUILD)/java/META-INF/maven/io.stockade/stockade
 	@javac --release 17 -Xlint:all -Xdoclint:all/protected -Werror -encoding UTF-8 \
 	    -d $(BUILD)/java $(JAVA_SOURCES)
 	@cp LICENSE $(BUILD)/java/META-INF
+	@cp proxy/client/java/pom.xml $(BUILD)/java/META-INF/maven/io.stockade/stockade
 	@printf '%s\n' 'Automatic-Module-Name: io.stockade' 'Implementation-Title: stockade' \
 	    'Implementation-Version: $(VERSION)' >$(BUILD)/java.manifest
 	@jar --create --file $@ --manifest $(BUILD)/java.manifest -C $(BUILD)/java .

@@ -3,9 +3,12 @@
 
 import re
 import subprocess
+import xml.etree.ElementTree
+import zipfile
 
 import pytest
 
+from harness.install import VERSION, make
 from harness.leash import Leash
 from harness.limits import BUILD, REPO, Late, patience
 from harness.programs import CLASS_PATH, JAVA, JAVA_JARS, run
@@ -43,6 +46,26 @@ def test_its_own_tests_pass(name, leash):
         raise Late(done.stdout, begun, allowed, ended)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"[1-9]\d* tests successful", done.stdout), done.stdout
+
+
+@pytest.mark.slow
+def test_what_a_registry_takes_is_whole(tmp_path):
+    make("java-dist", f"BUILD={tmp_path}", f"JAR={JAVA_JARS[0]}")
+    names = {path.name: path for path in (tmp_path / "java-dist").iterdir()}
+    stem = f"stockade-{VERSION}"
+    assert set(names) == {f"{stem}{end}" for end in (".jar", ".pom", "-sources.jar",
+                                                     "-javadoc.jar")}
+    entries = {end: set(zipfile.ZipFile(names[f"{stem}{end}.jar"]).namelist())
+               for end in ("", "-sources", "-javadoc")}
+    for path in (PACKAGE / "io").rglob("*.java"):
+        name = str(path.relative_to(PACKAGE).with_suffix(""))
+        assert f"{name}.class" in entries[""] and f"{name}.java" in entries["-sources"]
+    assert {"io/stockade/Lease.html", "io/stockade/testing/TestDaemon.html"} <= entries["-javadoc"]
+    pom = xml.etree.ElementTree.parse(names[f"{stem}.pom"]).getroot()
+    said = {each.tag.partition("}")[2]: each.text for each in pom}
+    assert (said["groupId"], said["artifactId"], said["version"]) == (
+        "io.stockade", "stockade", VERSION)
+    assert "META-INF/maven/io.stockade/stockade/pom.xml" in entries[""]
 
 
 def readme_examples():

@@ -144,7 +144,7 @@ def test_what_is_published_is_whole_and_runs(rig):
         packed.extractall(rig.folder)
     sources = {str(path.relative_to(NODE_PACKAGE)) for path in NODE_PACKAGE.rglob("*.js")
                if "node_modules" not in path.parts}
-    assert names == sources | {"package.json", "index.d.ts", "README.md", "LICENSE"}
+    assert names == sources | {"package.json", "index.d.ts", "testing.d.ts", "README.md", "LICENSE"}
     link_node_modules(rig.folder, stockade=rig.folder / "package")
     (rig.folder / "program.mjs").write_text("""
         import { connect } from 'stockade';
@@ -160,3 +160,4 @@ def test_the_package_says_what_the_registry_asks_for():
     assert (NODE_PACKAGE / "LICENSE").read_text() == (REPO / "LICENSE").read_text()
     for field in ("name", "description", "keywords", "engines", "exports"):
         assert PACKAGE[field]
+    assert "scripts" not in PACKAGE  # npm warns of one that runs when it is installed

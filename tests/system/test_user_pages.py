@@ -15,7 +15,7 @@ from harness.pages import RUNNERS, dialogue, matches, parse, run_page
 pytestmark = pytest.mark.interpreted
 
 PAGES = ["README.md", "proxy/COMMANDS.md", "examples/README.md", "proxy/client/LIBRARY.md",
-         "proxy/client/python/README.md", "proxy/client/node/README.md",
+         "proxy/client/python/README.md", "proxy/client/node/README.md", "proxy/client/TESTING.md",
          "tools/COMMAND_LINE.md", "proxy/LOCK_KEYS.md", "store/SQL.md",
          "store/GUARDS_POSTGRESQL.md", "store/OTHER_DATABASES.md", "fence/lease/SERVICES.md",
          "proxy/server/OPERATIONS.md", "tools/bench/README.md"]
