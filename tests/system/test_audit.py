@@ -79,7 +79,8 @@ class Audit:
 
     def verify(self, *more, files=None, store=True):
         words = ["audit", "verify", *(files or self.files()), *more]
-        return self.tool.run(*words, *(["--store", f"sqlite:{self.rig.store}"] if store else []))
+        uri = self.how.get("store", f"sqlite:{self.rig.store}")
+        return self.tool.run(*words, *(["--store", uri] if store else []))
 
     def assert_whole(self, **how):
         done = self.verify(**how)
@@ -255,6 +256,27 @@ def test_without_a_store_the_end_is_not_checked_and_that_is_said(rig, tool):
     assert audit.verify(files=[cut]).returncode == 1
     assert audit.verify(files=[rig.folder / "missing"]).returncode == 1
     assert audit.verify(files=[rig.store]).returncode == 1
+
+
+@pytest.mark.xdist_group("postgresql")
+def test_a_store_in_postgresql_knows_the_end_of_each_chain(rig, tool, database):
+    audit = Audit(rig, tool, store=database.uri)
+    audit.daemon.client().token("r")
+    audit.stop()
+    audit.start()
+    assert "begins a new chain" not in audit.daemon.stderr()
+    audit.daemon.client().token("r2")
+    audit.stop()
+    assert "the end was not checked" not in audit.assert_whole()
+    whole = audit.path.read_bytes().splitlines(True)
+    audit.path.write_bytes(b"".join(whole[:-1]))
+    done = audit.verify()
+    assert done.returncode == 1 and "the end is missing" in done.stdout
+    audit.path.unlink()
+    audit.start()
+    assert "begins a new chain" in audit.daemon.stderr()
+    audit.stop()
+    assert "of which no file was given" in audit.assert_whole()
 
 
 def test_a_chain_that_the_store_has_never_seen_is_not_whole(rig, tool):

@@ -55,6 +55,38 @@ def test_an_id_used_for_a_transaction_is_not_that_of_its_only_write(client, toke
     assert client("GET", key) == b"10"
 
 
+# Their replies have all types that only RESP3 knows.
+TYPED = [[["SET", "{key}", "a", "GET"]],
+         [["SQL", "UPDATE typed SET n = 1.5 RETURNING *"]],
+         [["HSET", "{key}", "f", "v", "g", ""], ["HGETALL", "{key}"], ["HGET", "{key}", "h"],
+          ["SQL", "SELECT 2.5, NULL, 'a'"], ["HGETALL", "{key}x"]]]
+
+
+def run_typed(client, token, key, writes):
+    """A write, or a transaction of several. Returns its reply's bytes."""
+    commands = [["FENCEDALL", 1, key, token, *(word.format(key=key) for word in write)] for write in writes]
+    commands[0][4:4] = ["ID", "r1"]
+    if len(commands) > 1:
+        commands = [["MULTI"], *commands, ["EXEC"]]
+    for command in commands:
+        client(*command)
+    return client.reader.raw
+
+
+@pytest.mark.parametrize("writes", TYPED, ids=lambda writes: writes[-1][0])
+def test_a_repeat_over_resp2_gets_what_resp2_can_say(daemon, client, key, writes):
+    client("SQL", "DROP TABLE IF EXISTS typed")
+    client("SQL", "CREATE TABLE typed(n FLOAT, none INTEGER)")
+    other = daemon.client()
+    other("HELLO", 3)
+    token, same = client.token(key), client.token(key + "'")
+    client("FENCEDALL", 1, key, token, "SQL", "INSERT INTO typed VALUES(1, NULL)")
+    first = run_typed(other, token, key, writes)
+    repeat = run_typed(client, token, key, writes)
+    assert repeat != first, "nothing in it is RESP3's own"
+    assert repeat == run_typed(client, same, key + "'", writes)
+
+
 def test_a_refused_write_leaves_no_trace(client, token, key):
     client.refused("RANGE", "FENCED", token, "ID", "r1", "DECRBY", key, 1, "MIN", 0)
     assert client("RECEIPT", key, token, "r1") is None

@@ -83,6 +83,7 @@ class Reader:
         self.at = 0
         self.raw = b""
         self.wait = None
+        self.resp3 = False  # did somebody ask for it?
 
     def _fill(self):
         self.sock.settimeout(max(self.wait.left, 0.001))
@@ -116,6 +117,7 @@ class Reader:
     def _value(self):
         line = self._line()
         kind, rest = line[:1], line[1:]
+        assert self.resp3 or kind in b"+-:$*", f"no type of RESP2: {line!r}"
         if kind == b"+":
             return Simple(rest.decode("utf-8", "surrogateescape"))
         if kind == b"-":
@@ -184,6 +186,7 @@ class Client:
             self("CLIENT", "SETNAME", name)
 
     def send(self, *args):
+        self.reader.resp3 |= args[:2] == ("HELLO", 3)
         self.send_bytes(encode(*args))
 
     def send_bytes(self, data):
