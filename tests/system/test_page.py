@@ -115,6 +115,51 @@ def test_a_paused_clients_refusal_says_how_late_it_was_and_who_overtook_it(rig, 
         assert [cell for cell in page.texts("#history td") if cell.endswith("expired")]
 
 
+def test_who_holds_it_now_has_a_row_of_the_lane_of_its_own(rig, browser):
+    daemon = rig.daemon()
+    names = [f"till-{i}" for i in range(12)]
+    clients = {name: daemon.client(name=name) for name in names}
+    for name in names[:-1]:
+        clients[name]("RELEASE", "sku", clients[name].token("sku"))
+    clients[names[-1]].token("sku")
+    with browser.page(daemon, view("sku")) as page:
+        page.wait("document.querySelector('#lane .held')")
+        labels = page.run("return page.locator('#lane .label').allTextContents()")
+        labels = [label.strip("\u2068\u2069") for label in labels]
+        assert labels == ["others", *names[5:]]
+
+
+CUT = """return page.evaluate(selector => [...document.querySelectorAll(selector)]
+    .filter(node => node.scrollWidth > node.clientWidth).map(node => node.textContent), args)"""
+
+
+def test_owners_and_clients_are_not_cut_beside_empty_space(rig, browser):
+    daemon = rig.daemon()
+    owner, name = "3f2b8c1e-7a44-4d0e-9c55-0b6a2f1d8e77", "till-of-the-shop-1"
+    for resource in ("sku:1", "sku:2"):
+        daemon.client(name=name).token(resource, 60000, "OWNER", owner)
+    with browser.page(daemon, width=1700) as page:
+        page.await_lease("sku:1")
+        assert page.run(CUT, "#leases tbody tr:not(.spacer) > *") == []
+    with browser.page(daemon, view("sku:1"), width=1280) as page:
+        page.wait("document.querySelector('#history .name')")
+        assert page.run(CUT, "#history .name") == []
+
+
+def test_long_names_are_cut_and_push_nothing_out_of_sight(rig, browser):
+    daemon = rig.daemon()
+    holder, waiter = daemon.client(name="c" * 60), daemon.client(name="d" * 60)
+    token = holder.token("sku", 60000, "OWNER", "o" * 400)
+    waiter.send("ACQUIRE", "sku", 60000, "WAIT", 60000, "OWNER", "p" * 400)
+    daemon.client(name="e" * 60).refused("UNKNOWN", "FENCED", token + 1, "SET", "sku", 1)
+    with browser.page(daemon, view("sku")) as page:
+        page.wait("document.querySelector('#waiters .name')")
+        page.wait("document.querySelector('#refused .name')")
+        for tables in ("#history", "#waiters", "#refused"):
+            assert page.run(CUT, f"{tables} td .name") != [], tables
+            assert page.run(CUT, tables) == [], tables
+
+
 def test_revoking_names_what_it_ends_and_wants_a_reason(rig, browser):
     daemon = rig.daemon()
     holder = daemon.client(name="shop-7")

@@ -40,6 +40,10 @@ export function drawLane(node, { history, refusals }, now, range, width) {
     ]));
 }
 
+function isHeld(hold) {
+  return hold.end === null || hold.end === undefined;
+}
+
 function endOf(hold, now) {
   return hold.ended_ms ?? now;
 }
@@ -57,26 +61,26 @@ function spanOf(history, refusals, now, range) {
   return { from: from - length * 0.03, to: Math.max(to, from + 1000) };
 }
 
-/* Holders in the order in which they came; the last row is for all that find no room. */
+const keyOf = (who) => JSON.stringify([who.client, who.address]);
+
+/* Holders in the order in which they came. Where there are more than there is room for, the latest
+ * have a row each, so whoever holds it now has one; `others` is for the rest. */
 function rowsOf(holds, crosses, history) {
-  const rows = new Map();
   const holdOf = new Map(history.map((hold) => [hold.token, hold]));
-  const row = (who) => {
-    const key = JSON.stringify([who.client, who.address]);
-    if (rows.has(key)) return rows.get(key);
-    const label = who.client || who.owner || who.address || 'unknown';
-    const place = rows.size < ROWS_MAX - 1 ? key : 'others';
-    if (!rows.has(place)) rows.set(place, { label, key, holds: [], crosses: [] });
-    const found = rows.get(place);
-    if (found.key !== key) found.label = 'others';
-    return found;
-  };
-  const marks = [...holds.map((hold) => ({ at: hold.granted_ms, who: hold, hold })),
+  // The history is newest first, and may have several of one millisecond.
+  const marks = [...[...holds].reverse().map((hold) => ({ at: hold.granted_ms, who: hold, hold })),
     ...crosses.map((refusal) => ({ at: refusal.time_ms,
-      who: holdOf.get(refusal.token) ?? refusal, refusal }))];
-  for (const mark of marks.sort((a, b) => a.at - b.at)) {
-    if (mark.hold) row(mark.who).holds.push(mark.hold);
-    else row(mark.who).crosses.push(mark.refusal);
+      who: holdOf.get(refusal.token) ?? refusal, refusal }))].sort((a, b) => a.at - b.at);
+  const latest = new Set([...holds.filter((hold) => isHeld(hold)).map(keyOf),
+    ...marks.map((mark) => keyOf(mark.who)).reverse()]);
+  const own = new Set([...latest].slice(0, latest.size > ROWS_MAX ? ROWS_MAX - 1 : ROWS_MAX));
+  const rows = new Map();
+  for (const { who, hold, refusal } of marks) {
+    const place = own.has(keyOf(who)) ? keyOf(who) : 'others';
+    const label = place === 'others' ? place : who.client || who.owner || who.address || 'unknown';
+    if (!rows.has(place)) rows.set(place, { label, holds: [], crosses: [] });
+    if (hold) rows.get(place).holds.push(hold);
+    else rows.get(place).crosses.push(refusal);
   }
   return [...rows.values()];
 }
@@ -111,7 +115,7 @@ function label(text, i) {
 function bar(hold, i, x, now, span) {
   const from = Math.max(span.from, hold.granted_ms), to = Math.min(span.to, endOf(hold, now));
   const left = x(from), wide = Math.max(2, x(to) - left);
-  const kind = hold.end === null || hold.end === undefined ? 'held' : KINDS[hold.end] ?? 'revoked';
+  const kind = isHeld(hold) ? 'held' : KINDS[hold.end] ?? 'revoked';
   const token = String(hold.token);
   const group = svg('g', { class: `hold ${kind}` },
     svg('title', {}, `token ${token}, ${hold.end ?? 'held now'}, `

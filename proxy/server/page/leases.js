@@ -13,6 +13,7 @@ const MARGIN = 25; // rows around those that can be seen
 const WINDOW_MAX = 200; // rows of one answer
 const ROWS_MAX = 400000; // browsers have a limit to how high a page can be
 const COLUMNS = 6;
+const CHARS_MIN = 14, CHARS_MAX = 64; // of a name, where the room is shared among the columns
 
 export class LeaseTable {
   constructor() {
@@ -29,7 +30,10 @@ export class LeaseTable {
     this.from = this.matched = this.total = 0;
     this.active = null; // the resource whose link is in the order of focus
     this.focusAt = null; // the row to be focused once it is there
+    this.heads = [...this.table.tHead.querySelectorAll('.shared')];
+    this.longest = this.heads.map(() => CHARS_MIN);
     this.load = oneAtATime(() => this.fetch());
+    new ResizeObserver(() => this.shareRoom()).observe(this.region);
     this.region.addEventListener('scroll', () => this.onScroll(), { passive: true });
     this.body.addEventListener('keydown', (event) => this.onKey(event));
     this.body.addEventListener('focusin', (event) => this.onFocus(event));
@@ -83,6 +87,9 @@ export class LeaseTable {
     setHeight(this.above, from * high);
     setHeight(this.below,
       Math.max(0, Math.min(matched, ROWS_MAX) - from - this.rows.size) * high);
+    this.longest = this.longest.map((chars, i) => Math.min(CHARS_MAX,
+      Math.max(chars, ...leases.map((lease) => namesOf(lease)[i].length))));
+    this.shareRoom(); // asks for the layout, so not before all of it is as high as it will be
     this.table.setAttribute('aria-rowcount', matched + 1);
     this.tick();
     this.showRange();
@@ -124,6 +131,20 @@ export class LeaseTable {
   activate(resource) {
     this.active = resource;
     for (const row of this.rows.values()) row.link.tabIndex = row.resource === resource ? 0 : -1;
+  }
+
+  /* Resource, owner and client get room by the longest name that each has had, so that none is cut
+   * beside empty space; the client has what is left. On phones, where owner and client have no
+   * column, the style says how wide the resource is. */
+  shareRoom() {
+    const all = this.longest.reduce((sum, chars) => sum + chars, 0);
+    const others = [...this.table.tHead.rows[0].cells].filter((cell) => !this.heads.includes(cell));
+    const room = this.region.clientWidth
+      - others.reduce((sum, cell) => sum + cell.offsetWidth, 0);
+    const isShared = this.heads.every((head) => head.offsetWidth > 0);
+    this.heads.slice(0, -1).forEach((head, i) => {
+      head.style.width = isShared ? `${Math.floor(room * this.longest[i] / all)}px` : '';
+    });
   }
 
   at(index) {
@@ -202,6 +223,10 @@ export class LeaseTable {
       else button.parentNode.setAttribute('aria-sort', up ? 'ascending' : 'descending');
     }
   }
+}
+
+function namesOf(lease) {
+  return [lease.resource, lease.owner ?? '', lease.client || lease.address || ''];
 }
 
 class Row {

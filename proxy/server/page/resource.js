@@ -144,7 +144,7 @@ function waitersTable([waiters, total]) {
     element('span', { class: 'second' }, name(waiter.client ? waiter.address : ''))],
   name(waiter.owner), duration(waiter.waited_ms), waiter.way]);
   return [table('Who waits, the next one first', [{ title: 'Place', class: 'number' },
-    { title: 'Client' }, { title: 'Owner' }, { title: 'Waited', class: 'number' },
+    { title: 'Client', class: 'who' }, { title: 'Owner', class: 'who' }, { title: 'Waited', class: 'number' },
     { title: 'Way' }], rows),
   ...(total > waiters.length ? none(`and ${count(total - waiters.length)} more`) : [])];
 }
@@ -152,8 +152,8 @@ function waitersTable([waiters, total]) {
 function refusedTable(refusals) {
   if (refusals.length === 0) return none('Nothing was refused.');
   return [table('Refused commands, newest first', [{ title: 'Time', class: 'time' },
-    { title: 'Command' }, { title: 'Client' }, { title: 'Token', class: 'number' },
-    { title: 'Late by', class: 'number late' }, { title: 'Overtaken by' }],
+    { title: 'Command' }, { title: 'Client', class: 'who' }, { title: 'Token', class: 'number' },
+    { title: 'Late by', class: 'number late' }, { title: 'Overtaken by', class: 'who' }],
   refusals.map((refusal) => [time(refusal.time_ms, { exact: true }),
     [visible(refusal.command ?? '–'), element('span', { class: 'second' }, refusal.code)],
     sender(refusal), String(refusal.token),
@@ -163,8 +163,8 @@ function refusedTable(refusals) {
 
 function historyTable(history) {
   if (history.length === 0) return none('The daemon remembers no grant.');
-  return [table('Grants, newest first', [{ title: 'Token', class: 'number' }, { title: 'Owner' },
-    { title: 'Client' }, { title: 'Granted', class: 'time' }, { title: 'TTL', class: 'number' },
+  return [table('Grants, newest first', [{ title: 'Token', class: 'number' },
+    { title: 'Owner', class: 'who' }, { title: 'Client', class: 'who' }, { title: 'Granted', class: 'time' }, { title: 'TTL', class: 'number' },
     { title: 'Ended', class: 'time' }, { title: 'Writes', class: 'number' },
     { title: 'Refused', class: 'number' }],
   history.map((hold) => [String(hold.token), name(hold.owner), sender(hold),
@@ -196,7 +196,7 @@ function receiptsTable([receipts, more]) {
   }
   const replies = receipts[0].reply !== undefined;
   return [table('Requests with an ID that were applied, those of newer tokens first',
-    [{ title: 'ID' }, { title: 'Token', class: 'number' }, { title: 'Written', class: 'time' },
+    [{ title: 'ID', class: 'who' }, { title: 'Token', class: 'number' }, { title: 'Written', class: 'time' },
       ...(replies ? [{ title: 'Reply' }] : [])],
     receipts.map((receipt) => [name(receipt.id), String(receipt.token),
       time(receipt.written_ms, { exact: true }),
