@@ -171,7 +171,6 @@ static bool begin(struct writer *writer)
     int64_t version = 0;
     enum guards_news news = GUARDS_NO_NEWS;
 
-    writer->anew.why = NULL;
     if ((files_stopped(writer->files) && !files_check(writer->files, txn->db)) ||
         !transaction_begin(txn, STATEMENT_BEGIN_WRITE, &version))
         return false;

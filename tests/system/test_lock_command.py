@@ -169,9 +169,13 @@ def test_a_program_that_ignores_term_is_killed_after_the_grace(tool, local, key)
     assert not tool.processes()
 
 
-def test_a_program_may_tidy_up_when_it_gets_term(tool, local, key):
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_program_may_tidy_up_when_it_gets_term(tool, local, key, stopped):
     running = begin(tool, local, key,
                     "trap 'touch tidied; exit 0' TERM; touch ready; sleep 100 & wait")
+    if stopped:
+        running.send_signal(signal.SIGTSTP)
+        wait_until(lambda: stopped_ones(tool), "the program is stopped")
     local.client()("REVOKE", key)
     assert end(running)[0] == LOST and (tool.folder / "tidied").exists()
 
