@@ -2,8 +2,11 @@
 """Mistakes that people make at the command line of `stockade` and `stockaded`: each answer is one
 line that says what is wrong, and what to do."""
 
+import contextlib
 import os
 import re
+import shutil
+import sqlite3
 import subprocess
 
 import pytest
@@ -84,6 +87,9 @@ ROWS = {
     "a move of what is no store": (
         ("{build}/stockade", "move", "--from", "sqlite:{text}", "--to", "sqlite:{folder}/n.db"), 1,
         "{text} is not a store: it is not a database"),
+    "a move of a store that somebody has changed": (
+        ("{build}/stockade", "move", "--from", "sqlite:{altered}", "--to", "sqlite:{folder}/n.db"),
+        1, '{altered}.*theirs'),
     "a move to a database that is away": (
         ("{build}/stockade", "move", "--from", "sqlite:{store}", "--to",
          "postgresql://shop:secret@127.0.0.1:1/shop"), 1,
@@ -116,8 +122,13 @@ def values(local, rig):
     conf.write_text("listen 127.0.0.1:7400\n")
     store = rig.folder / "kept.db"
     rig.daemon(store=f"sqlite:{store}").stop()
+    altered = rig.folder / "altered.db"
+    shutil.copy(store, altered)
+    with contextlib.closing(sqlite3.connect(altered)) as db:
+        db.execute("CREATE TRIGGER theirs AFTER INSERT ON stockade_resource BEGIN SELECT 1; END")
     return {"build": BUILD, "uri": local.uri, "admin": "{}:{}".format(*local.admin),
-            "folder": rig.folder, "closed": closed, "text": text, "conf": conf, "store": store}
+            "folder": rig.folder, "closed": closed, "text": text, "conf": conf, "store": store,
+            "altered": altered}
 
 
 @pytest.mark.parametrize("row", ROWS)

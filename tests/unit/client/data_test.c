@@ -49,6 +49,69 @@ RIG_TEST(a_token_is_for_its_own_key_alone)
     stk_lease_free(two);
 }
 
+/* As stockade.h says: on an error out parameters are NULL or zero. */
+RIG_TEST(a_call_that_fails_leaves_nothing_of_before_in_its_out_parameters)
+{
+    static const char *const none[] = {""}, *const misused[] = {"MULTI"}, *const wrong[] = {"GET"};
+    static char before;
+    const stk_words bad = {1, misused, NULL}, refused = {1, wrong, NULL};
+    const stk_sql_value odd = {.type = (enum stk_sql_type)9};
+    stk_client *client = rig->client;
+    stk_lease *good = rig_acquire(client, "r", 60000), *lease;
+    stk_reply *reply;
+    stk_rows *rows;
+    enum stk_outcome outcome;
+    char *value;
+    size_t len;
+    int64_t number;
+    stk_txn *txn;
+
+    ok(stk_set(good, "r", "x", 1));
+#define FAILS(out, call)                                                                           \
+    do {                                                                                           \
+        (out) = (void *)&before;                                                                   \
+        assert_int_not_equal(call, STK_OK);                                                        \
+        assert_null(out);                                                                          \
+    } while (0)
+#define FAILS_WITHOUT(number, call)                                                                \
+    do {                                                                                           \
+        (number) = 7;                                                                              \
+        assert_int_not_equal(call, STK_OK);                                                        \
+        assert_int_equal(number, 0);                                                               \
+    } while (0)
+    FAILS(lease, stk_acquire(client, "", NULL, &lease));
+    FAILS(lease, stk_acquire(client, "r", &(stk_lease_options){.ttl_ms = 9}, &lease));
+    FAILS(lease, stk_acquire(client, "r", NULL, &lease));
+    FAILS(lease, stk_acquire_all(client, none, 0, NULL, &lease));
+    FAILS(lease, stk_acquire_all(client, none, 1, NULL, &lease));
+    FAILS(lease, stk_lease_use(client, "r", 0, &lease));
+    FAILS(reply, stk_command(client, 0, NULL, NULL, &reply));
+    FAILS(reply, stk_command(client, 1, misused, NULL, &reply));
+    FAILS(reply, stk_command(client, 1, wrong, NULL, &reply));
+    FAILS(reply, stk_command_all(client, &bad, 0, &reply));
+    FAILS(reply, stk_command_all(client, &bad, 1, &reply));
+    FAILS(reply, stk_command_all(client, &refused, 1, &reply));
+    FAILS(reply, stk_fenced(NULL, 1, wrong, NULL, &reply));
+    FAILS(reply, stk_fenced(good, 0, NULL, NULL, &reply));
+    FAILS(reply, stk_fenced(good, 1, wrong, NULL, &reply));
+    FAILS(reply, stk_fenced_all(&good, 0, 1, wrong, NULL, &reply));
+    FAILS(rows, stk_sql(client, NULL, 0, "nonsense", NULL, 0, &rows));
+    FAILS(rows, stk_sql(client, NULL, 0, "SELECT ?1", &odd, 1, &rows));
+    FAILS(reply, stk_receipt(client, "r", 0, "id", &outcome, &reply));
+    FAILS(reply, stk_receipt(client, "", 1, "id", &outcome, &reply));
+    ok(stk_txn_begin(client, &txn));
+    ok(stk_txn_add(txn, NULL, 1, wrong, NULL));
+    FAILS(reply, stk_txn_exec(txn, &reply));
+    stk_txn_free(txn);
+    FAILS(value, stk_get(client, "", &value, &len));
+    FAILS_WITHOUT(len, stk_get(client, "", &value, &len));
+    FAILS_WITHOUT(number, stk_take(good, "r", 1, &number));
+    FAILS_WITHOUT(number, stk_revoke(client, "", &number));
+#undef FAILS
+#undef FAILS_WITHOUT
+    stk_lease_free(good);
+}
+
 RIG_TEST(commands_about_a_connection_are_refused)
 {
     static const char *const wrong[] = {"MULTI",     "exec",       "DISCARD", "AUTH", "HELLO",
