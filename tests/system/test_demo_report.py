@@ -69,6 +69,14 @@ def test_the_page_of_the_flash_sale_holds_what_the_table_says(sale):
     assert len(set(tokens)) == len(tokens) and all(tokens)
 
 
+def test_the_page_says_what_the_terminal_says_under_its_table(sale):
+    page, shown = sale
+    under = shown.partition("oversold: ")
+    said = " ".join("".join(under[1:]).partition("Stockade commits every grant")[0].split())
+    opening = " ".join(re.findall("<p>(.*?)</p>", run_js("report_texts.js", page)["opening"]))
+    assert "better choice where they fit" in said and said.strip() in opening
+
+
 def test_the_page_of_the_baskets_holds_what_the_table_says(tool, tmp_path):
     page = tmp_path / "basket.html"
     rows = baskets(tool.output("demo", "basket", "--report", page))

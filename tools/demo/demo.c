@@ -233,9 +233,11 @@ static bool write_report(struct run *run, struct failure *failure)
     buf_printf(&json,
                "{\"demo\": \"%s\", \"skus\": %" PRId64 ", \"stock\": %" PRId64
                ", \"buyers\": %" PRId64 ", \"ttl_ms\": %" PRId64 ", \"pause_ms\": %" PRId64
-               ", \"work_ms\": %" PRId64 ",\n\"ways\": [",
+               ", \"work_ms\": %" PRId64 ",\n\"meaning\": ",
                sale->demo->name, sale->skus, sale->stock, sale->buyers, sale->ttl_ms,
                sale->pause_ms, sale->work_ms);
+    json_string(&json, bytes_of(sale->demo->meaning));
+    buf_append_text(&json, ",\n\"ways\": [");
     buf_append_bytes(&json, buf_bytes(&run->json));
     buf_append_text(&json, "]}");
     run->report = NULL;

@@ -287,6 +287,12 @@ function legend(data) {
     " of a way.</p>";
 }
 
+// What the terminal says under its table: why each way is right or not.
+function meaning(data) {
+  const paragraphs = (data.meaning ?? "").trim().split("\n\n").filter(text => text !== "");
+  return paragraphs.map(text => `<p>${escaped(text.replaceAll("\n", " "))}</p>`).join("");
+}
+
 function show(data) {
   const main = document.getElementById("report"), story = document.getElementById("story");
   const pieces = data.skus === 1 ? `${data.stock} pieces of one article`
@@ -301,7 +307,7 @@ function show(data) {
       ` process. A buyer reads the stock, works for ${data.work_ms} ms and writes.`;
 
   main.innerHTML = `${opening} Some are stopped for ${data.pause_ms} ms in between; locks and` +
-    ` leases last ${data.ttl_ms} ms.</p>${legend(data)}` +
+    ` leases last ${data.ttl_ms} ms.</p>${meaning(data)}${legend(data)}` +
     '<p class="zoom"><label>Zoom <input type="range" min="1" max="20" value="1"></label></p>' +
     data.ways.map((way, n) => `<section data-way="${n}"><h2>${escaped(way.title)}</h2>` +
       `<p class="${way.right ? "good" : "bad"}">${escaped(verdictOf(data, way))}</p>` +
