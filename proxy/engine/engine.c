@@ -59,6 +59,7 @@ struct engine *engine_new(const struct engine_options *options)
     engine->audit_limit.fire = audit_late;
     list_init(&engine->arrivals);
     engine->on_session_closed = session_closed;
+    engine->is_over_unheard = held_is_over_unheard;
     lock_keys_init(engine);
     engine->started_ms = engine_read_clock_us(engine) / 1000;
     engine->started_wall_us = clock_wall_us(options->clock);

@@ -19,6 +19,12 @@
 #include "proxy/engine/session/replies.h"
 #include "proxy/engine/session/strangers.h"
 
+/* A holder that may stand still. */
+struct silence {
+    const struct session *holder;
+    int64_t since_ms;
+};
+
 /* Embed it. All zero but for `fire`: not set. */
 struct timer {
     struct heap_node node;
@@ -38,6 +44,9 @@ struct engine {
     struct lock_patterns lock_patterns;
     struct lock_keys *lock_keys;       /* lockkeys/lock_keys.h; NULL: there are no lock keys */
     struct lock_clients *lock_clients; /* lease/lock_clients.h; the same */
+    /* Is the lease's time over, and its holder, which has not gone, silent since? */
+    bool (*is_over_unheard)(const struct engine *engine, struct bytes resource,
+                            struct silence *silence);
     /* A token was presented, and judged. NULL: nobody wants to know. */
     void (*on_presented)(struct engine *engine, struct bytes resource, int64_t token);
     /* A command was parsed that may be about lock keys: what is to be done for it instead. NULL:

@@ -27,6 +27,7 @@
 enum {
     WARNING_MS = 60000, /* between two that say the same */
     ASK_AGAIN_MS = 100, /* the store had too much to do to say whether a lease is over */
+    SLACK_MS = 20,      /* between the lease service's clock and ours */
 };
 
 /* There may be a million: small. */
@@ -181,17 +182,31 @@ static void end(struct held *held, bool revoked, const struct release *release, 
     drop(held);
 }
 
+bool held_is_over_unheard(const struct engine *engine, struct bytes resource,
+                          struct silence *silence)
+{
+    const struct held *held = find(engine, resource);
+
+    if (held == NULL || held->holder == NULL || engine_now_ms(engine) + SLACK_MS < held->until_ms)
+        return false;
+    *silence = (struct silence){held->holder, held->until_ms - held->ttl_ms / 2};
+    return held->holder->active_ms <= silence->since_ms;
+}
+
 /* Its time is over, or, before that, the service gave it to another. */
 static void expire(struct held *held, bool taken)
 {
     struct history *history = engine_of(held)->history;
     enum history_end how = taken ? history_taken(history, held->entry) : HISTORY_EXPIRED;
+    struct silence silence;
 
     audit_end(engine_of(held), held, NULL, how);
     history_ended(history, held->entry, how, BYTES_LITERAL(""));
     engine_of(held)->counters.leases_expired++;
     publish(held, EVENT_EXPIRED, BYTES_LITERAL(""));
     tell_holder(held, how == HISTORY_TAKEN ? "taken" : "expired");
+    if (!taken && held_is_over_unheard(engine_of(held), name_of(held), &silence))
+        line_put_behind(engine_of(held), name_of(held), &silence);
     drop(held);
 }
 

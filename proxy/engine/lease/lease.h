@@ -111,6 +111,9 @@ struct waiter_events {
 void line_join(struct engine *engine, struct bytes resource, struct waiter *waiter);
 /* `granted_ms`: how long the leaver now holds the lease; 0: it does not. */
 void line_leave(struct waiter *waiter, int64_t granted_ms);
+/* The holder's time has run out unheard: who is like it, and as silent, goes behind all others, in
+ * its own order. */
+void line_put_behind(struct engine *engine, struct bytes resource, const struct silence *silence);
 /* Others get its turns until `passed_over` is cleared again, which must come with asking. */
 void line_pass_over(struct waiter *waiter);
 /* 1 is next. */
@@ -205,6 +208,10 @@ struct release;
 /* The token was retired here. */
 void held_released(const struct release *release);
 /* The token was presented, or is nobody's: who took it by a lock key does not write without it. */
+/* An engine's is_over_unheard: of a holder that has not said a word for half of its time, neither
+ * gave the lease back nor renewed it. */
+bool held_is_over_unheard(const struct engine *engine, struct bytes resource,
+                          struct silence *silence);
 void held_presented(struct engine *engine, struct bytes resource, int64_t token);
 /* A connection has gone: calls `each` for its ephemeral leases. */
 void held_forget_session(struct session *session,

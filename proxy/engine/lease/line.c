@@ -7,6 +7,11 @@
  * the store is the only memory of leases, the head gets the lease in the transaction that releases
  * it (line_take_heir).
  *
+ * A process that stands still may wait in many threads: each would be granted in turn, and hold up
+ * the others for its TTL. So where a holder's time runs out unheard, those who are like it, and
+ * have been as silent, go behind all others who stand in the line then. A holder costs the others
+ * its TTL; each of its like that is granted afterwards costs nobody more who came before that.
+ *
  * Invariant: while the head waits the poll timer is set, so nobody waits for ever. */
 #include <stdlib.h>
 #include <string.h>
@@ -62,9 +67,43 @@ static void give_turn(struct line *line)
     head->events->on_turn(head);
 }
 
+static bool is_silent_like(const struct waiter *waiter, const struct silence *silence)
+{
+    const struct session *session = waiter->events->on_shown(waiter).session;
+
+    return session != NULL && session->active_ms <= silence->since_ms &&
+           session_is_like(session, silence->holder);
+}
+
+void line_put_behind(struct engine *engine, struct bytes resource, const struct silence *silence)
+{
+    struct line *line = find(engine, resource);
+    struct list behind, *next;
+
+    if (line == NULL)
+        return;
+    list_init(&behind);
+    for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
+        next = at->next;
+        if (is_silent_like(list_entry(at, struct waiter, in_line), silence)) {
+            list_remove(at);
+            list_append(&behind, at);
+        }
+    }
+    while ((next = list_pop(&behind)) != NULL)
+        list_append(&line->waiters, next);
+}
+
 static void on_poll(struct timer *timer)
 {
-    give_turn(list_entry(timer, struct line, poll));
+    struct line *line = list_entry(timer, struct line, poll);
+    struct bytes resource = {line->name, line->name_len};
+    struct engine *engine = line->engine;
+    struct silence silence;
+
+    if (engine->is_over_unheard(engine, resource, &silence)) /* before anybody has seen that */
+        line_put_behind(engine, resource, &silence);
+    give_turn(line);
 }
 
 void line_join(struct engine *engine, struct bytes resource, struct waiter *waiter)

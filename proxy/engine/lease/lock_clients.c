@@ -16,11 +16,11 @@
 #include "proxy/engine/lease/lease.h"
 #include "store/sql.h"
 
-enum { CLIENTS_MAX = 64, WHO_SIZE = 320, GUARDS_KNOWN_MS = 10000, UNJUDGED_MAX = 256 };
+enum { CLIENTS_MAX = 64, GUARDS_KNOWN_MS = 10000, UNJUDGED_MAX = 256 };
 
 struct lock_client {
     struct lock_clients *clients;
-    char who[WHO_SIZE];
+    char who[SESSION_LIKE_SIZE];
     uint64_t taken, unpresented;
 };
 
@@ -67,26 +67,12 @@ void lock_clients_free(struct lock_clients *clients)
     free(clients);
 }
 
-/* 10.0.0.7 lib=redis-py(5.0.1) name=till */
-static void describe(const struct session *session, char who[WHO_SIZE])
-{
-    const char *colon = strrchr(session->peer, ':');
-    size_t host = colon == NULL ? strlen(session->peer) : (size_t)(colon - session->peer);
-    int len = snprintf(who, WHO_SIZE, "%.*s", (int)host, session->peer);
-
-    if (session->lib_name[0] != '\0')
-        len += snprintf(who + len, WHO_SIZE - (size_t)len, " lib=%s(%s)", session->lib_name,
-                        session->lib_version);
-    if (session->name[0] != '\0')
-        snprintf(who + len, WHO_SIZE - (size_t)len, " name=%s", session->name);
-}
-
 struct lock_client *lock_client_of(struct session *session)
 {
     struct lock_clients *clients = session->engine->lock_clients;
-    char who[WHO_SIZE];
+    char who[SESSION_LIKE_SIZE];
 
-    describe(session, who);
+    session_describe_like(session, who);
     for (size_t i = 0; i < clients->count; i++)
         if (strcmp(clients->all[i].who, who) == 0)
             return &clients->all[i];
@@ -94,7 +80,7 @@ struct lock_client *lock_client_of(struct session *session)
         return &clients->all[CLIENTS_MAX - 1];
     struct lock_client *client = &clients->all[clients->count++];
     client->clients = clients;
-    snprintf(client->who, WHO_SIZE, "%s", clients->count < CLIENTS_MAX ? who : "others");
+    snprintf(client->who, sizeof client->who, "%s", clients->count < CLIENTS_MAX ? who : "others");
     return client;
 }
 

@@ -178,6 +178,28 @@ void session_describe(const struct session *session, struct buf *text)
                session_user(session));
 }
 
+void session_describe_like(const struct session *session, char text[SESSION_LIKE_SIZE])
+{
+    const char *colon = strrchr(session->peer, ':');
+    size_t host = colon == NULL ? strlen(session->peer) : (size_t)(colon - session->peer);
+    int len = snprintf(text, SESSION_LIKE_SIZE, "%.*s", (int)host, session->peer);
+
+    if (session->lib_name[0] != '\0')
+        len += snprintf(text + len, SESSION_LIKE_SIZE - (size_t)len, " lib=%s(%s)",
+                        session->lib_name, session->lib_version);
+    if (session->name[0] != '\0')
+        snprintf(text + len, SESSION_LIKE_SIZE - (size_t)len, " name=%s", session->name);
+}
+
+bool session_is_like(const struct session *session, const struct session *other)
+{
+    char mine[SESSION_LIKE_SIZE], theirs[SESSION_LIKE_SIZE];
+
+    session_describe_like(session, mine);
+    session_describe_like(other, theirs);
+    return session->account == other->account && strcmp(mine, theirs) == 0;
+}
+
 void session_log_denial(struct session *session, const char *reason, struct bytes object,
                         struct bytes user)
 {

@@ -159,6 +159,12 @@ static inline struct history_client request_client(const struct request *request
                                    bytes_of(gone->peer)};
 }
 
+/* 10.0.0.7 lib=redis-py(5.0.1) name=till: all connections of one program have that in common, and
+ * those of its like on that machine. */
+#define SESSION_LIKE_SIZE 320
+void session_describe_like(const struct session *session, char text[SESSION_LIKE_SIZE]);
+bool session_is_like(const struct session *session, const struct session *other);
+
 /* A RESP2 connection that has subscribed may only do what concerns that. */
 static inline bool session_only_listens(const struct session *session)
 {
