@@ -122,6 +122,20 @@ def test_its_connections_have_its_name(rig, local, key):
     program.end()
 
 
+def test_a_refusal_of_postgresql_is_an_error_of_the_package(rig, local, key):
+    """What pg's errors say; the page on guards presents to a real one."""
+    said = told(rig, local, f"""
+        const db = (message) => ({{ query: async () => {{ throw new Error(message); }} }});
+        await shop.lease('{key}', async (lease) => {{
+          const seen = [];
+          for (const text of ['no such function', 'UNKNOWN token 9 of', 'STALE token 1 of']) {{
+            seen.push(await end(lease.present(db(text))), lease.signal.aborted);
+          }}
+          say(seen);
+        }});""")
+    assert said == ["Error", False, "Unknown", False, "Stale", True]
+
+
 def test_an_id_of_the_programs_own_goes_with_each_write(rig, local, key):
     said = told(rig, local, f"""
         await shop.sql('CREATE TABLE IF NOT EXISTS edges(key)');

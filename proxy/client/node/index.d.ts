@@ -63,6 +63,11 @@ export interface SqliteConnection {
   prepare(sql: string): { get(...params: any[]): unknown };
 }
 
+/** A connection to PostgreSQL as pg has it: a Client, and one that a Pool has lent. */
+export interface PostgresConnection {
+  query(sql: string, params: any[]): Promise<unknown>;
+}
+
 /** The event loop stood still, and a renewal came late. */
 export interface Late {
   resource: string;
@@ -183,6 +188,8 @@ export class Lease {
    * has loaded stockade_guard.so. Until its end nobody can be granted a newer one.
    */
   present(connection: SqliteConnection, options?: { schema?: string }): void;
+  /** The same in the store's PostgreSQL database, between BEGIN and COMMIT. */
+  present(connection: PostgresConnection): Promise<void>;
 
   /** Renews it now; with a TTL, for that from here on. */
   renew(ttl?: number): Promise<void>;

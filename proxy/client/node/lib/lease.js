@@ -334,10 +334,12 @@ export class Lease {
     return this.#shop.sql(statement, params, { leases: [this], id });
   }
 
-  // Puts the token into a transaction of the program's own SQLite connection, which has loaded
-  // stockade_guard.so: an object as those of better-sqlite3 and node:sqlite.
+  // Puts the token into a transaction of the program's own connection: to SQLite, an object as those
+  // of better-sqlite3 and node:sqlite, which has loaded stockade_guard.so; or to PostgreSQL, as pg's
+  // Client, and then it is a promise.
   present(connection, { schema = 'main' } = {}) {
     this.#check();
+    if (typeof connection.prepare !== 'function') return this.#presentToPostgres(connection);
     try {
       connection.prepare('SELECT stockade_present(?, ?, ?)')
         .get(this.resource, BigInt(this.token), schema);
@@ -346,10 +348,26 @@ export class Lease {
         throw new Misuse('this connection has not loaded the extension stockade_guard.so: '
           + 'connection.loadExtension(path)', { cause: error });
       }
-      const refusal = fromText(error.message, { cause: error });
-      if (refusal instanceof Stale) this.#lose(this.#news ?? 'taken', refusal);
-      throw refusal;
+      throw this.#refused(error.message, error);
     }
+    return undefined;
+  }
+
+  async #presentToPostgres(connection) {
+    try {
+      await connection.query('SELECT stockade.present($1, $2)',
+        [this.resource, String(this.token)]);
+    } catch (error) {
+      const [said] = /\b(STALE|UNKNOWN|GUARDED) .*/.exec(error.message) ?? [];
+      throw said === undefined ? error : this.#refused(said, error);
+    }
+  }
+
+  // What a database said of the token, as an error of ours.
+  #refused(text, cause) {
+    const refusal = fromText(text, { cause });
+    if (refusal instanceof Stale) this.#lose(this.#news ?? 'taken', refusal);
+    return refusal;
   }
 }
 
