@@ -39,6 +39,14 @@ def test_an_id_used_for_another_command_is_an_error_and_changes_nothing(client, 
     assert client("GET", key) == b"a"
 
 
+def test_a_repeat_may_spell_its_command_in_another_case(client, token, key):
+    assert client.fenced(token, "ID", "r1", "INCRBY", key, 5) == 5
+    for name in ("incrby", "IncrBy", "INCRBY"):
+        assert client.fenced(token, "ID", "r1", name, key, 5) == 5
+    client.refused("ERR", "FENCED", token, "ID", "r1", "decrby", key, 5, text="another command")
+    assert client("GET", key) == b"5"
+
+
 def test_an_id_used_for_a_transaction_is_not_that_of_its_only_write(client, token, key):
     """The one replies with an array, the other does not."""
     write = ("FENCED", token, "ID", "r1", "INCRBY", key, 5)

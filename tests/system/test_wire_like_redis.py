@@ -18,6 +18,7 @@ STRINGS = """
 GET k | SET k v | GET k | SET k | GET | GET k k | STRLEN k | APPEND k w | APPEND n w | STRLEN n
 SET k v NX | SET x v NX | SET k v XX | SET y v XX | SET k 2 GET | SET z 2 GET | SET z 3 NX GET
 SET new 3 NX GET | SET k 4 XX GET | SET none 4 XX GET | SET k v NX XX | SET k v NX XX GET
+SET k v KEEPTTL | SET kept v keepttl | GET kept | SET k v NX KEEPTTL | SET k 7 KEEPTTL XX GET
 SET k v BAD | SET k v GET GET | SET k v nx | SETNX k v | SETNX s v | SETNX s
 GETSET k 5 | GETSET g 5 | GETSET g | GETDEL k | GETDEL k | GETDEL | GET k
 MGET k s x none | MGET | SET e "" | GET e | STRLEN e | APPEND e "" | APPEND fresh ""
@@ -34,6 +35,7 @@ INCRBY n 1.5 | INCRBY n abc | INCRBY n "" | INCRBY n " 1" | INCRBY n "1 " | INCR
 INCRBY n 01 | INCRBY n -0 | INCRBY n 1e3 | INCRBY n | INCRBY | INCR | INCR n n | DECRBY n abc
 SET a abc | INCR a | DECRBY a 1 | SET a " 1" | INCR a | SET a 1.0 | INCR a | SET a "" | INCR a
 SET a 007 | INCR a | SET a +1 | INCR a | SET a -0 | INCR a | SET a {MAX + 1} | INCR a
+INCRBY n 1 2 | DECRBY n 1 MIM 0 | INCRBY n abc x | INCRBY n 1 x 2 y
 SET a -5 | INCR a | SET a 99999999999999999999999999999 | DECR a | GET a
 """
 
@@ -45,7 +47,7 @@ HLEN h | HLEN none | HLEN | HEXISTS h f | HEXISTS h none | HEXISTS none f
 HSTRLEN h f | HSTRLEN h none | HSTRLEN none f | HSTRLEN h
 HDEL h none | HDEL h f g none | HDEL none f | HDEL h | HGET h f
 HSET d a 1 b 2 | HDEL d a b | EXISTS d | TYPE d | HGETALL none | HKEYS none | HVALS none
-HINCRBY c n 5 | HINCRBY c n -7 | HINCRBY c n abc | HINCRBY c n | HSET c t text | HINCRBY c t 1
+HINCRBY c n 5 | HINCRBY c n -7 | HINCRBY c n abc | HINCRBY c n | HINCRBY c n 1 2 | HINCRBY c n 1 MIM 0 | HSET c t text | HINCRBY c t 1
 HSET c big {MAX} | HINCRBY c big 1 | HINCRBY c big -1 | HSET c small {MIN} | HINCRBY c small -1
 HSET c e "" | HINCRBY c e 1 | HSET c s " 1" | HINCRBY c s 1 | HINCRBY c n {MAX + 1} | HGET c n
 HGET c | HSET h dup 1 dup 2 | HGET h dup
@@ -98,6 +100,8 @@ HSET s f v | HGET s f | HSETNX s f v | HMGET s f | HMSET s f v | HGETALL s | HDE
 HEXISTS s f | HLEN s | HKEYS s | HVALS s | HINCRBY s f 1 | HSTRLEN s f | HSCAN s 0
 EXISTS s h | EXISTS s s none | EXISTS | DEL h | DEL h | EXISTS h | HGET h f
 SET h string | TYPE h | UNLINK h | UNLINK h | DEL | UNLINK | TYPE | TYPE a b
+INCRBYFLOAT h abc | INCRBYFLOAT h nan | HINCRBYFLOAT s f abc | HINCRBYFLOAT s f nan | HINCRBY s f x
+HSET s f | HMSET s f | DECRBY h abc | SETRANGE h x y | SETRANGE h -1 y | GETRANGE h x 1 | SET h x BAD
 HSET o f v | SET o x | TYPE o | HGET o f | HINCRBY s f abc | INCRBY h2 abc | HSET h2 f v
 INCRBY h2 abc
 """
@@ -108,6 +112,7 @@ SELECT 0 | SELECT abc | SELECT | SELECT -1
 NOSUCH | NOSUCH a b | nosuch "a b" c | GE | GETX k | "" | "a b" c
 CLIENT | CLIENT NOSUCH | CLIENT SETNAME | CLIENT GETNAME | CLIENT SETNAME me | CLIENT GETNAME
 client setname "a b" | CLIENT SETNAME "" | CLIENT GETNAME
+CLIENT HELP x | CONFIG HELP x | COMMAND HELP x | PUBSUB HELP x
 CONFIG | CONFIG NOSUCH | CONFIG GET | COMMAND NOSUCH | AUTH | AUTH secret | AUTH a b c
 HELLO 4 | HELLO abc | HELLO 1 | RESET | CLIENT GETNAME | QUITX | TIME x | DBSIZE x | SCAN | SCAN abc
 SCAN 0 COUNT | SCAN 0 COUNT 0 | SCAN 0 COUNT abc | SCAN 0 NOSUCH x | HSCAN | HSCAN h | HSCAN h abc
@@ -220,7 +225,12 @@ def test_a_transaction_takes_ping_and_floats_and_ranges_as_redis_does(pair, key)
     for command in (["MULTI"], ["PING"], ["INCRBYFLOAT", key, "1.25"], ["PING", "hello"],
                     ["SETRANGE", key, "4", "!"], ["GETRANGE", key, "1", "-1"], ["ping", ""],
                     ["HINCRBYFLOAT", key + "h", "f", "-0.5"], ["EXEC"], ["MULTI"], ["PING"],
-                    ["EXEC"], ["MULTI"], ["PING"], ["DISCARD"], ["PING"]):
+                    ["EXEC"], ["MULTI"], ["PING"], ["DISCARD"], ["PING"],
+                    ["MULTI"], ["SELECT", "0"], ["ECHO", "hello"], ["select", "0"], ["EXEC"],
+                    ["MULTI"], ["ECHO"], ["EXEC"], ["MULTI"], ["SELECT", "0", "1"], ["EXEC"],
+                    ["MULTI"], ["PING"], ["EXEC", "x"], ["EXEC"], ["EXEC", "x"], ["PING"],
+                    ["MULTI"], ["DISCARD", "x"], ["EXEC"], ["DISCARD", "x"], ["PING"],
+                    ["MULTI"], ["MULTI", "x"], ["EXEC"], ["PING"]):
         ours.ask(*command), theirs.ask(*command)
         assert ours.reader.raw == theirs.reader.raw, command
 
@@ -299,6 +309,20 @@ def test_hello_replies_what_redis_replies_but_for_its_name(pair):
         assert {k: type(mine[k]) for k in other} == {k: type(v) for k, v in other.items()}
 
 
+@pytest.mark.parametrize("name", ["CLIENT", "client", "CONFIG", "COMMAND", "PUBSUB", "ACL", "GUARD"])
+def test_help_that_an_error_names_is_lines_as_in_redis(pair, name):
+    lines = [client(name, "HELP") for client in pair[:1 if name == "GUARD" else 2]]
+    assert {type(line).__name__ for part in lines for line in part} == {"Simple"}
+    assert f"{name.upper()} HELP" in lines[0] and len(lines[0]) > 3
+
+
+def test_info_has_what_clients_look_for(pair):
+    ours, theirs = ({line.split(":")[0] for line in client("INFO").decode().splitlines()}
+                    for client in pair)
+    assert {"cluster_enabled", "master_repl_offset", "role", "loading", "connected_slaves",
+            "redis_version", "redis_mode"} <= ours & theirs
+
+
 def test_time_is_the_time(pair):
     ours, theirs = (client("TIME") for client in pair)
     assert abs(int(ours[0]) - int(theirs[0])) <= 1
@@ -307,7 +331,7 @@ def test_time_is_the_time(pair):
 
 def test_every_expiry_option_of_set_is_refused_and_sets_nothing(unfenced, key):
     client = unfenced.client()
-    for options in (("EX", "10"), ("PX", "10000"), ("EXAT", "9999999999"), ("KEEPTTL",),
+    for options in (("EX", "10"), ("PX", "10000"), ("EXAT", "9999999999"), ("KEEPTTL", "EX", "10"),
                     ("NX", "PX", "10000"), ("px", "1", "nx")):
         client.refused("ERR", "SET", key, "v", *options, text="ACQUIRE")
     assert client("EXISTS", key) == 0

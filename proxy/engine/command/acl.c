@@ -262,10 +262,17 @@ static void refuse(struct request *request)
 }
 
 const struct subcommand acl_subcommands[] = {
-    {"acl|whoami", 2, whoami, DEED_CONNECTION}, {"acl|list", 2, list, DEED_ADMIN},
-    {"acl|users", 2, users, DEED_ADMIN},        {"acl|getuser", 3, getuser, DEED_ADMIN},
-    {"acl|cat", -2, cat, DEED_ADMIN},           {"acl|dryrun", -4, dryrun, DEED_ADMIN},
-    {"acl|load", 2, load, DEED_ADMIN},          {"acl|log", -2, show_log, DEED_ADMIN},
-    {"acl|setuser", -3, refuse, DEED_ADMIN},    {"acl|deluser", -3, refuse, DEED_ADMIN},
-    {"acl|save", 2, refuse, DEED_ADMIN},        {.name = NULL},
+    {"acl|whoami", 2, whoami, DEED_CONNECTION},
+    {"acl|list", 2, list, DEED_ADMIN},
+    {"acl|users", 2, users, DEED_ADMIN},
+    {"acl|getuser", 3, getuser, DEED_ADMIN},
+    {"acl|cat", -2, cat, DEED_ADMIN},
+    {"acl|dryrun", -4, dryrun, DEED_ADMIN},
+    {"acl|load", 2, load, DEED_ADMIN},
+    {"acl|log", -2, show_log, DEED_ADMIN},
+    {"acl|setuser", -3, refuse, DEED_ADMIN},
+    {"acl|deluser", -3, refuse, DEED_ADMIN},
+    {"acl|save", 2, refuse, DEED_ADMIN},
+    {"acl|help", 2, request_help, DEED_CONNECTION},
+    {.name = NULL},
 };

@@ -54,6 +54,7 @@ enum command_flag {
     COMMAND_STATE = 1 << 21,
     COMMAND_BEGINS = 1 << 22, /* what follows it belongs to it: where it is refused, so is that */
     COMMAND_MANY = 1 << 23,   /* may have as many words as a request can: see words_fit */
+    COMMAND_ENDS = 1 << 24,   /* ends what was begun also with too many words: it looks itself */
 };
 /* Two with the same bit would be taken for each other. */
 _Static_assert(COMMAND_WRITES + COMMAND_COUNTED + COMMAND_NO_AUTH + COMMAND_DRAINING +
@@ -61,8 +62,9 @@ _Static_assert(COMMAND_WRITES + COMMAND_COUNTED + COMMAND_NO_AUTH + COMMAND_DRAI
                        COMMAND_SQL + COMMAND_FENCED + COMMAND_FENCEDALL + COMMAND_BLOCKING +
                        COMMAND_LEASE + COMMAND_CHANNEL + COMMAND_CHANNELS + COMMAND_PATTERNS +
                        COMMAND_LOCK_KEYS + COMMAND_TELLS + COMMAND_FIELD + COMMAND_FIELDS +
-                       COMMAND_PAIRS + COMMAND_STATE + COMMAND_BEGINS + COMMAND_MANY ==
-                   (1 << 24) - 1,
+                       COMMAND_PAIRS + COMMAND_STATE + COMMAND_BEGINS + COMMAND_MANY +
+                       COMMAND_ENDS ==
+                   (1 << 25) - 1,
                "each flag has a bit of its own");
 
 typedef void command_start(struct request *request);
@@ -167,7 +169,7 @@ static inline bool arity_fits(int arity, size_t argc)
 /* May the command have so many words? Ask it wherever words become a command. */
 static inline bool words_fit(const struct command *command, size_t argc)
 {
-    return arity_fits(command->arity, argc) &&
+    return (arity_fits(command->arity, argc) || (command->flags & COMMAND_ENDS)) &&
            (argc <= COMMAND_WORDS_MAX || (command->flags & COMMAND_MANY));
 }
 

@@ -77,6 +77,11 @@ void connection_echo(struct request *request)
     request_show(request);
 }
 
+enum stk_error connection_echo_exec(struct exec *exec)
+{
+    return exec_bulk(exec, exec->argv[1]);
+}
+
 void connection_auth(struct request *request)
 {
     if (request->argc > 3) {
@@ -203,19 +208,34 @@ void connection_reset(struct request *request)
     request_finish(request);
 }
 
-void connection_select(struct request *request)
+/* What is wrong with a database's number; NULL: nothing. */
+static const char *index_complaint(struct bytes text)
 {
     int64_t index;
 
-    if (!bytes_to_int64(request->argv[1], &index)) {
-        request_fail(request, STK_ERR, "value is not an integer or out of range");
-        return;
-    }
-    if (index != 0) {
-        request_fail(request, STK_ERR, "DB index is out of range");
-        return;
-    }
-    reply_ok(request);
+    if (!bytes_to_int64(text, &index))
+        return "value is not an integer or out of range";
+    return index != 0 ? "DB index is out of range" : NULL;
+}
+
+void connection_select(struct request *request)
+{
+    const char *complaint = index_complaint(request->argv[1]);
+
+    if (complaint != NULL)
+        request_fail(request, STK_ERR, "%s", complaint);
+    else
+        reply_ok(request);
+}
+
+enum stk_error connection_select_exec(struct exec *exec)
+{
+    const char *complaint = index_complaint(exec->argv[1]);
+
+    if (complaint != NULL)
+        return exec_error(exec, complaint);
+    resp_simple(exec->out, "OK");
+    return STK_OK;
 }
 
 /* CLIENT */
@@ -358,5 +378,6 @@ const struct subcommand connection_client_subcommands[] = {
     {"client|info", 2, client_info, DEED_CONNECTION},
     {"client|list", -2, client_list, DEED_ADMIN},
     {"client|kill", -3, client_kill, DEED_ADMIN},
+    {"client|help", 2, request_help, DEED_CONNECTION},
     {.name = NULL},
 };

@@ -139,5 +139,6 @@ const struct subcommand guard_subcommands[] = {
     {"guard|create", 5, guard_create, DEED_ADMIN},
     {"guard|drop", 3, guard_drop, DEED_ADMIN},
     {"guard|list", 2, guard_list, DEED_ADMIN},
+    {"guard|help", 2, request_help, DEED_ADMIN},
     {.name = NULL},
 };

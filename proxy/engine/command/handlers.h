@@ -9,7 +9,7 @@
 command_start connection_ping, connection_echo, connection_hello, connection_auth, connection_quit,
     connection_reset, connection_select;
 extern const struct subcommand connection_client_subcommands[];
-command_exec connection_ping_exec;
+command_exec connection_ping_exec, connection_echo_exec, connection_select_exec;
 
 /* server.c, info.c */
 command_start server_time, server_command, server_shutdown, server_flushall, server_info;

@@ -100,6 +100,7 @@ static void config_set(struct request *request)
 const struct subcommand server_config_subcommands[] = {
     {"config|get", -3, config_get, DEED_ADMIN},
     {"config|set", -2, config_set, DEED_ADMIN},
+    {"config|help", 2, request_help, DEED_ADMIN},
     {.name = NULL},
 };
 
@@ -382,6 +383,7 @@ const struct subcommand server_command_subcommands[] = {
     {"command|count", 2, command_count, DEED_CONNECTION},
     {"command|docs", -2, command_docs, DEED_CONNECTION},
     {"command|info", -2, command_info, DEED_CONNECTION},
+    {"command|help", 2, request_help, DEED_CONNECTION},
     {.name = NULL},
 };
 

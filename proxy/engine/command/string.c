@@ -80,7 +80,7 @@ enum stk_error string_mget(struct exec *exec)
 /* Is it a SET with an expiry, the usual recipe for a lock? */
 static bool expires(const struct bytes *argv, size_t argc)
 {
-    static const char *const words[] = {"EX", "PX", "EXAT", "PXAT", "KEEPTTL"};
+    static const char *const words[] = {"EX", "PX", "EXAT", "PXAT"};
 
     for (size_t i = 3; i < argc; i++)
         for (size_t j = 0; j < sizeof words / sizeof *words; j++)
@@ -123,7 +123,7 @@ enum stk_error string_set(struct exec *exec)
         xx |= exec_is_word(exec, i, "XX");
         get |= exec_is_word(exec, i, "GET");
         if (!exec_is_word(exec, i, "NX") && !exec_is_word(exec, i, "XX") &&
-            !exec_is_word(exec, i, "GET"))
+            !exec_is_word(exec, i, "GET") && !exec_is_word(exec, i, "KEEPTTL")) /* it has none */
             return exec_syntax(exec);
     }
     if (nx && xx)

@@ -345,5 +345,6 @@ static void exists(struct request *request)
 const struct subcommand lock_script_subcommands[] = {
     {"script|load", 3, load, DEED_ACQUIRE},
     {"script|exists", -3, exists, DEED_ACQUIRE},
+    {"script|help", 2, request_help, DEED_ACQUIRE},
     {.name = NULL},
 };

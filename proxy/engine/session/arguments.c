@@ -51,6 +51,22 @@ void request_start_subcommand(struct request *request)
         request_fail_arity(request, subcommand->name);
 }
 
+void request_help(struct request *request)
+{
+    const struct command *command = request->command;
+    char title[COMMAND_LOWER_SIZE];
+    size_t count = 0;
+
+    while (command->subcommands[count].name != NULL)
+        count++;
+    resp_array(&request->reply, count + 2);
+    resp_simple(&request->reply, command->summary);
+    for (size_t i = 0; i < count; i++)
+        resp_simple(&request->reply, command_title(command->subcommands[i].name, title));
+    resp_simple(&request->reply, "What each of them does: proxy/COMMANDS.md");
+    request_finish(request);
+}
+
 bool request_is_word(const struct request *request, size_t i, const char *word)
 {
     return i < request->argc && bytes_equal_nocase(request->argv[i], word);

@@ -23,6 +23,8 @@ void request_reply_misfit(struct request *request, const struct command *command
 
 /* A command's start: start the subcommand that argv[1] names, or fail as Redis does. */
 command_start request_start_subcommand;
+/* The start of each command's subcommand HELP: what its row knows of it, as lines. */
+command_start request_help;
 
 /* Is argv[i] there, and is it this word, in any case? */
 bool request_is_word(const struct request *request, size_t i, const char *word);

@@ -484,5 +484,6 @@ const struct subcommand pubsub_subcommands[] = {
     {"pubsub|channels", -2, reply_channels, DEED_EVENTS},
     {"pubsub|numsub", -2, reply_listeners, DEED_EVENTS},
     {"pubsub|numpat", 2, reply_patterns, DEED_EVENTS},
+    {"pubsub|help", 2, request_help, DEED_EVENTS},
     {.name = NULL},
 };

@@ -59,21 +59,39 @@ enum stk_error exec_syntax(struct exec *exec)
     return exec_error(exec, "syntax error");
 }
 
+/* "wrong number of arguments", of the command as Redis names it. */
+static void exec_misfit(struct exec *exec)
+{
+    char name[32];
+    size_t len = 0;
+
+    for (; len < exec->argv[0].len && len + 1 < sizeof name; len++)
+        name[len] = plain_lower(exec->argv[0].data[len]);
+    name[len] = '\0';
+    resp_error(exec->out, STK_ERR, "wrong number of arguments for '%s' command", name);
+}
+
 bool exec_add_parse(struct exec *exec, size_t at, struct exec_add *add)
 {
     const char *wrong = "value is not an integer or out of range";
 
     *add = (struct exec_add){.min = INT64_MIN, .max = INT64_MAX};
+    for (size_t i = at + 1; i < exec->argc; i += 2) { /* where Redis takes no more words */
+        if (!exec_is_word(exec, i, "MIN") && !exec_is_word(exec, i, "MAX")) {
+            exec_misfit(exec);
+            return false;
+        }
+        if (i + 1 == exec->argc) {
+            exec_syntax(exec);
+            return false;
+        }
+    }
     if (!bytes_to_int64(exec->argv[at], &add->delta)) {
         exec_error(exec, wrong);
         return false;
     }
     for (size_t i = at + 1; i < exec->argc; i += 2) {
-        bool is_min = exec_is_word(exec, i, "MIN"), is_max = exec_is_word(exec, i, "MAX");
-        if (i + 1 == exec->argc || !(is_min || is_max)) {
-            exec_syntax(exec);
-            return false;
-        }
+        bool is_min = exec_is_word(exec, i, "MIN");
         if (!bytes_to_int64(exec->argv[i + 1], is_min ? &add->min : &add->max)) {
             exec_error(exec, "MIN or MAX is not an integer or out of range");
             return false;

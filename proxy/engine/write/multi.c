@@ -150,6 +150,13 @@ void multi_exec(struct request *request)
     struct session *session = request->session;
     struct multi *multi = session->multi;
 
+    if (request->argc != 1) {
+        multi_drop(session);
+        request_fail(request, STK_EXECABORT,
+                     "Transaction discarded because of: wrong number of arguments for 'exec' "
+                     "command");
+        return;
+    }
     if (multi == NULL) {
         request_fail(request, session->refused == NULL ? STK_ERR : STK_EXECABORT,
                      session->refused == NULL ? "EXEC without MULTI"

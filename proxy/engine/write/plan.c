@@ -271,7 +271,8 @@ static void take_fingerprint(struct plan *plan)
         hash_bytes(&hasher, plan->claims[i].resource);
     for (size_t i = 0; i < plan->steps_count; i++) {
         hash_raw(&hasher, &plan->steps[i].argc, sizeof plan->steps[i].argc);
-        for (size_t j = 0; j < plan->steps[i].argc; j++)
+        hash_bytes(&hasher, bytes_of(plan->steps[i].command->name)); /* in whatever case it came */
+        for (size_t j = 1; j < plan->steps[i].argc; j++)
             hash_bytes(&hasher, plan->steps[i].argv[j]);
     }
     if (plan->whole && plan->steps_count == 1)
