@@ -47,7 +47,8 @@ HLEN h | HLEN none | HLEN | HEXISTS h f | HEXISTS h none | HEXISTS none f
 HSTRLEN h f | HSTRLEN h none | HSTRLEN none f | HSTRLEN h
 HDEL h none | HDEL h f g none | HDEL none f | HDEL h | HGET h f
 HSET d a 1 b 2 | HDEL d a b | EXISTS d | TYPE d | HGETALL none | HKEYS none | HVALS none
-HINCRBY c n 5 | HINCRBY c n -7 | HINCRBY c n abc | HINCRBY c n | HINCRBY c n 1 2 | HINCRBY c n 1 MIM 0 | HSET c t text | HINCRBY c t 1
+HINCRBY c n 5 | HINCRBY c n -7 | HINCRBY c n abc | HINCRBY c n | HINCRBY c n 1 2
+HINCRBY c n 1 MIM 0 | HSET c t text | HINCRBY c t 1
 HSET c big {MAX} | HINCRBY c big 1 | HINCRBY c big -1 | HSET c small {MIN} | HINCRBY c small -1
 HSET c e "" | HINCRBY c e 1 | HSET c s " 1" | HINCRBY c s 1 | HINCRBY c n {MAX + 1} | HGET c n
 HGET c | HSET h dup 1 dup 2 | HGET h dup
@@ -101,7 +102,8 @@ HEXISTS s f | HLEN s | HKEYS s | HVALS s | HINCRBY s f 1 | HSTRLEN s f | HSCAN s
 EXISTS s h | EXISTS s s none | EXISTS | DEL h | DEL h | EXISTS h | HGET h f
 SET h string | TYPE h | UNLINK h | UNLINK h | DEL | UNLINK | TYPE | TYPE a b
 INCRBYFLOAT h abc | INCRBYFLOAT h nan | HINCRBYFLOAT s f abc | HINCRBYFLOAT s f nan | HINCRBY s f x
-HSET s f | HMSET s f | DECRBY h abc | SETRANGE h x y | SETRANGE h -1 y | GETRANGE h x 1 | SET h x BAD
+HSET s f | HMSET s f | DECRBY h abc | SETRANGE h x y | SETRANGE h -1 y | GETRANGE h x 1
+SET h x BAD
 HSET o f v | SET o x | TYPE o | HGET o f | HINCRBY s f abc | INCRBY h2 abc | HSET h2 f v
 INCRBY h2 abc
 """
@@ -309,7 +311,8 @@ def test_hello_replies_what_redis_replies_but_for_its_name(pair):
         assert {k: type(mine[k]) for k in other} == {k: type(v) for k, v in other.items()}
 
 
-@pytest.mark.parametrize("name", ["CLIENT", "client", "CONFIG", "COMMAND", "PUBSUB", "ACL", "GUARD"])
+@pytest.mark.parametrize("name", [
+    "CLIENT", "client", "CONFIG", "COMMAND", "PUBSUB", "ACL", "GUARD"])
 def test_help_that_an_error_names_is_lines_as_in_redis(pair, name):
     lines = [client(name, "HELP") for client in pair[:1 if name == "GUARD" else 2]]
     assert {type(line).__name__ for part in lines for line in part} == {"Simple"}
