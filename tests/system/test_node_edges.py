@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from harness.limits import wait_until
+from harness.limits import BUILD, wait_until
 from harness.node import node
 
 pytestmark = pytest.mark.interpreted
@@ -154,3 +154,20 @@ def test_an_id_of_the_programs_own_goes_with_each_write(rig, local, key):
             (await shop.sql('SELECT * FROM edges')).rows.length]);
         }});""")
     assert said == [1, 1, 2, 3, 3, 1, 1, True, True, 1, 1, 0, 0, 1, 1, 1]
+
+
+def test_a_daemon_for_tests_that_does_not_start_leaves_nothing(rig, local):
+    said = told(rig, local, f"""
+        const {{ startDaemon }} = await import('stockade/testing');
+        const {{ mkdirSync, readdirSync }} = await import('node:fs');
+        mkdirSync('folder');
+        process.env.TMPDIR = `${{process.cwd()}}/folder`;
+        const seen = [];
+        for (const [options, program] of [[['--nonsense'], '{BUILD / "stockaded"}'],
+          [[], '/bin/true'], [[], '/no/such/program']]) {{
+          seen.push(await startDaemon(options, {{ program }}).catch((error) => error.message));
+        }}
+        say([seen, readdirSync('folder')]);""")
+    assert [word in text for word, text in zip(["nonsense", "did not start", "ENOENT"], said[0])] \
+        == [True, True, True], said
+    assert said[1] == []

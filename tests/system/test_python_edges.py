@@ -4,12 +4,14 @@ names that cannot be sent, threads that cannot be started, what gevent and event
 
 import logging
 import select
+import tempfile
 import threading
 
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import BUILD, patience, wait_until
 from harness.package import aio_connect, connect, stockade
+from stockade import testing
 
 pytestmark = pytest.mark.interpreted
 LONE = "\ud800"  # half a character: json.loads() makes it of "\ud800"
@@ -219,3 +221,16 @@ def named(local, name):
     client = local.client()
     wait_until(lambda: client("CLIENT", "LIST").count(f"name={name} ".encode()) == 2,
                "the program's connection, and the one that renews")
+
+
+# The daemon of a program's tests.
+
+@pytest.mark.parametrize("options, program, says", [
+    (["--nonsense"], BUILD / "stockaded", "nonsense"), ([], "/bin/true", "did not start"),
+    ([], "/no/such/program", "No such file")])
+def test_a_daemon_for_tests_that_does_not_start_leaves_nothing(
+        options, program, says, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises((RuntimeError, OSError), match=says):
+        testing.daemon(*options, program=str(program))
+    assert not list(tmp_path.iterdir())
