@@ -275,6 +275,8 @@ FORM(give_all_ok) = {LOCK_GIVE, .value = 1, .reply = reply_ok};
 FORM(take_all) = {LOCK_TAKE, .value = 1, .ttl = 2, .reply = reply_count};
 FORM(take_seconds) = {LOCK_TAKE, .flags = LOCK_SECONDS, .keys = 1, .value = 1,
                       .ttl = 2,  .reply = reply_ok};
+FORM(take_seconds_one) = {LOCK_TAKE, .flags = LOCK_SECONDS, .keys = 1, .value = 1,
+                          .ttl = 2,  .reply = reply_one};
 FORM(extend_one) = {LOCK_EXTEND, .keys = 1, .value = 1, .ttl = 2, .reply = reply_one};
 FORM(extend_all) = {LOCK_EXTEND, .value = 1, .ttl = 2, .reply = reply_count};
 FORM(extend_all_ok) = {LOCK_EXTEND, .value = 1, .ttl = 2, .reply = reply_ok};
@@ -466,6 +468,12 @@ static const struct lock_script scripts[] = {
      "spring-integration", &spring_unlock},
     {"7a71e9443a2a41539fb115a5a27d5a748a871aed", "3d9738dffef55ee7c6ad2aab7be54ec7f2b990cc",
      "spring-integration", &spring_unlock_told},
+    {"7bcdefae3714859f68f1f2377bddae74a1af9391", "4b62ac80b3d7292ca2511b5d964a36360bbdff6d",
+     "sherlock", &take_seconds_one},
+    {"8a7fdef25bdef981900f982f5773edaf35000372", "63358e2fbdd0ee11c2e759a533b87c59c871e309",
+     "sherlock", &extend_seconds},
+    {"bfb9f817b2e860fe4fc58656b2bf657d3fdc2be1", "35eb908ec45c403d471b637cde42f388217ffda1",
+     "sherlock", &give_one},
     {"ceb2b2062e40c51a2b3963fd078bc71f11bdc65c", "e96232a4312f75f900cf1828943c9c1337bd8797",
      "redlock-rb", &rb_lock},
     {"8e4905cee18e7c3188d10f2b8b170e403baed34f", "68861aa8724846c4d49fb1b44ff4aa7d57e0fe5c",

@@ -176,6 +176,20 @@ PTTL lock:k:b => ~90000
 9470c810040e272ee6c579d8d4331aaf6332a7b1 2 lock:k:a lock:k:b token => OK
 9470c810040e272ee6c579d8d4331aaf6332a7b1 2 lock:k:a lock:k:b token => nil
 """,
+    # sherlock/lock.py
+    "sherlock 0.4.1": """
+7bcdefae3714859f68f1f2377bddae74a1af9391 1 lock:k me 60 => 1
+7bcdefae3714859f68f1f2377bddae74a1af9391 1 lock:k you 90 => 0
+TTL lock:k => ~60
+8a7fdef25bdef981900f982f5773edaf35000372 1 lock:k you 90 => 0
+8a7fdef25bdef981900f982f5773edaf35000372 1 lock:k me 90 => 1
+TTL lock:k => ~90
+bfb9f817b2e860fe4fc58656b2bf657d3fdc2be1 1 lock:k you => 0
+bfb9f817b2e860fe4fc58656b2bf657d3fdc2be1 1 lock:k me => 1
+bfb9f817b2e860fe4fc58656b2bf657d3fdc2be1 1 lock:k me => 0
+8a7fdef25bdef981900f982f5773edaf35000372 1 lock:k me 90 => 0
+EXISTS lock:k => 0
+""",
     # src/redis_lock/__init__.py
     "python-redis-lock v4.0.0": TAKEN + """
 GET lock:k => me
