@@ -14,6 +14,10 @@
 #define PG_DIGITS(n)   #n
 #define PG_LIMIT_OF(n) " LIMIT " PG_DIGITS(n)
 #define PG_LIMIT       PG_LIMIT_OF(PG_PAGE_MAX)
+/* And so many bytes of a hash's values, with the one that goes beyond them. */
+#define PG_PAGE_BYTES_MAX  1048576
+#define PG_DIGITS_OF(n)    PG_DIGITS(n)
+#define PG_PAGE_BYTES_TEXT PG_DIGITS_OF(PG_PAGE_BYTES_MAX)
 #define PG_ROW                                                                                     \
     "SELECT id, name, token, state::int8, type::int8, holds, ttl_ms, session, connection,"         \
     " anonymous, owner, changed_ms, receipts_gone, receipts_token, fields,"                        \
@@ -272,8 +276,12 @@
     X(COUNT_LIVE, "SELECT count(*) FROM stockade.resource"                                         \
                   " WHERE state = 1 AND token > (SELECT ended FROM stockade.meta)")                \
     X(COUNT_KEYS, "SELECT count(*) FROM stockade.resource WHERE type <> 0")                        \
-    X(EACH_FIELD, "SELECT field, value FROM stockade.field"                                        \
-                  " WHERE resource = $1 AND field >= $2 ORDER BY field" PG_LIMIT)                  \
+    /* The sizes of values are known without reading them. */                                      \
+    X(EACH_FIELD,                                                                                  \
+      "SELECT field, value FROM (SELECT field, value,"                                             \
+      " sum(octet_length(value)) OVER (ORDER BY field) - octet_length(value) AS before"            \
+      " FROM stockade.field WHERE resource = $1 AND field >= $2 ORDER BY field" PG_LIMIT           \
+      ") AS page WHERE before < " PG_PAGE_BYTES_TEXT " ORDER BY field")                            \
     X(EACH_RECEIPT, "SELECT id, token, fingerprint, resp3, written_ms, reply"                      \
                     " FROM stockade.receipt WHERE resource = $1"                                   \
                     " ORDER BY token DESC, id DESC" PG_LIMIT)                                      \

@@ -140,13 +140,14 @@ enum stk_error pg_each_field(struct pg_txn *txn, int64_t id, struct bytes from, 
         PGresult *result = query(txn, PG_EACH_FIELD, &params);
         good = result != NULL;
         int rows = txn->pg.pq.PQntuples(result);
-        more = rows == PG_PAGE_MAX;
-        for (int i = 0; i < rows && good; i++)
-            if (!each(context, pg_value_bytes(&txn->pg, result, i, 0),
-                      pg_value_bytes(&txn->pg, result, i, 1))) {
-                more = false;
-                break;
-            }
+        size_t bytes = 0;
+        bool goes_on = true;
+        for (int i = 0; i < rows && good && goes_on; i++) {
+            struct bytes value = pg_value_bytes(&txn->pg, result, i, 1);
+            bytes += value.len;
+            goes_on = each(context, pg_value_bytes(&txn->pg, result, i, 0), value);
+        }
+        more = goes_on && (rows == PG_PAGE_MAX || bytes >= PG_PAGE_BYTES_MAX);
         if (more) { /* the next name there can be */
             buf_clear(&next);
             buf_append_bytes(&next, pg_value_bytes(&txn->pg, result, rows - 1, 0));

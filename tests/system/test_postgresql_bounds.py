@@ -11,6 +11,7 @@ from harness.resp import mapped
 pytestmark = pytest.mark.xdist_group("postgresql_bounds")
 
 ALONG_MAX, PAGE, ROUNDS_MAX, BLOCK_BYTES, PIECE_BYTES = 8192, 1000, 8, 65536, 65536
+PAGE_BYTES = 1 << 20
 LIKE_IT_MAX = 100
 
 
@@ -74,6 +75,14 @@ def test_lists_are_whole_around_a_page(client, database):
         rows = mapped(client("SQL", f"SELECT n FROM generate_series(1, {count}) AS n"))[b"rows"]
         assert len(rows) == count
         assert client("DEL", key) == 1
+
+
+def test_a_hash_is_whole_around_the_bytes_of_a_page(client):
+    for first in around(PAGE_BYTES):
+        client("HSET", "hash", "a", "x" * first, "b", "y", "c", "z")
+        assert client("HKEYS", "hash") == [b"a", b"b", b"c"]
+        assert mapped(client("HGETALL", "hash")) == {b"a": b"x" * first, b"b": b"y", b"c": b"z"}
+        assert set(walk(client, "HSCAN", "hash")) >= {b"a", b"b", b"c"}
 
 
 def test_what_takes_many_looks_is_done_as_what_takes_few(client):
