@@ -206,7 +206,7 @@ SCRIPT_TIMES = {60000: (10, DAY_MS), 90000: (10, DAY_MS), 60: (1, DAY_MS // 1000
 
 def of_scripts():
     """Each script of a lock library that takes a time, with its least and its longest."""
-    for library in CONVERSATIONS:
+    for library in CONVERSATIONS.keys() - {"scripts that are refused"}:
         seen = set()
         for words, _ in parse(CONVERSATIONS[library], "KEY"):
             at = next((at for at, word in enumerate(words)
