@@ -86,9 +86,8 @@ const struct command commands[] = {
     LEASE("REVOKE", 2, REVOKE, ORDER_WRITE, lease_revoke,
           "Take a lease away from its holder: resource -> the retired token"),
     LEASE("LEASE", -2, LOOK, ORDER_ALONE, lease_show,
-          "Who holds a resource: resource [OWNER owner [TOKEN]] -> map, or the token; with OWNER "
-          "null "
-          "for another's"),
+          "Who holds a resource: resource [OWNER owner [TOKEN]] -> map, or the token; null where "
+          "it is another OWNER's"),
     {"LEASES", -1, DEED_LOOK, L | LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
      "Names of resources with an unretired token: [MATCH glob] [COUNT n]", NULL, NULL},
     LEASE("WAITERS", -2, LOOK, ORDER_ALONE, waiters_show,

@@ -207,11 +207,11 @@ bool held_confirmed(struct engine *engine, const struct grant *grant);
 struct release;
 /* The token was retired here. */
 void held_released(const struct release *release);
-/* The token was presented, or is nobody's: who took it by a lock key does not write without it. */
 /* An engine's is_over_unheard: of a holder that has not said a word for half of its time, neither
  * gave the lease back nor renewed it. */
 bool held_is_over_unheard(const struct engine *engine, struct bytes resource,
                           struct silence *silence);
+/* The token was presented, or is nobody's: who took it by a lock key does not write without it. */
 void held_presented(struct engine *engine, struct bytes resource, int64_t token);
 /* A connection has gone: calls `each` for its ephemeral leases. */
 void held_forget_session(struct session *session,
