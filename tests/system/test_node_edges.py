@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package `stockade` for Node at the edges of its language: numbers that it does not hold, names
-that it changes, listeners that it counts, a daemon that is silent at the end."""
+"""The package `stockade` for Node at the edges of its language: numbers that it does not hold,
+names that it changes, listeners that it counts, a daemon that is silent at the end."""
 
 import signal
 
@@ -145,7 +145,8 @@ def test_an_id_of_the_programs_own_goes_with_each_write(rig, local, key):
             await lease.hset({{ a: 1, b: 2 }}, {{ id: 'hset' }}),
             await lease.hincrby('b', 1, {{ id: 'hincrby' }}),
             await lease.hincrby('b', 1, {{ id: 'hincrby' }}),
-            await lease.hset('c', 1, {{ id: 'field' }}), await lease.hset('c', 1, {{ id: 'field' }}),
+            await lease.hset('c', 1, {{ id: 'field' }}),
+            await lease.hset('c', 1, {{ id: 'field' }}),
             await lease.delete({{ id: 'delete' }}), await lease.delete({{ id: 'delete' }}),
             await lease.put(1, {{ id: 'put' }}), await lease.put(1, {{ id: 'put' }}),
             await lease.take(1, {{ id: 'take' }}), await lease.take(1, {{ id: 'take' }}),

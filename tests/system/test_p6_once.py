@@ -72,7 +72,8 @@ TYPED = [[["SET", "{key}", "a", "GET"]],
 
 def run_typed(client, token, key, writes):
     """A write, or a transaction of several. Returns its reply's bytes."""
-    commands = [["FENCEDALL", 1, key, token, *(word.format(key=key) for word in write)] for write in writes]
+    commands = [["FENCEDALL", 1, key, token, *(word.format(key=key) for word in write)]
+                for write in writes]
     commands[0][4:4] = ["ID", "r1"]
     if len(commands) > 1:
         commands = [["MULTI"], *commands, ["EXEC"]]

@@ -334,9 +334,9 @@ export class Lease {
     return this.#shop.sql(statement, params, { leases: [this], id });
   }
 
-  // Puts the token into a transaction of the program's own connection: to SQLite, an object as those
-  // of better-sqlite3 and node:sqlite, which has loaded stockade_guard.so; or to PostgreSQL, as pg's
-  // Client, and then it is a promise.
+  // Puts the token into a transaction of the program's own connection: to SQLite, an object as
+  // those of better-sqlite3 and node:sqlite, which has loaded stockade_guard.so; or to PostgreSQL,
+  // as pg's Client, and then it is a promise.
   present(connection, { schema = 'main' } = {}) {
     this.#check();
     if (typeof connection.prepare !== 'function') return this.#presentToPostgres(connection);
