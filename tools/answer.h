@@ -19,8 +19,13 @@ enum {
 
 /* For the help. */
 #define ANSWER_EXITS                                                                               \
-    "exit codes: 0 done, 1 refused, 2 wrong usage, 3 nothing there (or fewer left than asked\n"    \
-    "for), 69 the server cannot be reached, 75 another holds the lease, 76 the token is stale"
+    "exit codes: 0 done, 1 refused, 2 wrong usage, 3 nothing there, 69 the server cannot be\n"     \
+    "reached"
+/* Of those that write under a token or a lease. */
+#define ANSWER_WRITE_EXITS                                                                         \
+    "exit codes: 0 done, 1 refused, 2 wrong usage, 3 fewer left than asked for (or not "           \
+    "written),\n"                                                                                  \
+    "69 the server cannot be reached, 75 another holds the lease, 76 the token is stale"
 
 struct answer {
     const char *command; /* "stockade get": in front of messages */

@@ -32,7 +32,9 @@ static void options_help(const struct option_table *table, bool cli)
     }
     printf("%-*s this text\n", HELP_COLUMN, "  --help, -h");
     if (cli) {
-        printf("%-*s which server or store: see stockade --help\n", HELP_COLUMN, "  -u URI");
+        printf("%-*s %s\n", HELP_COLUMN, "  -u URI",
+               table->uri_is_store ? "the same as --store"
+                                   : "which server or store: see stockade --help");
     }
 }
 

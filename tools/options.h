@@ -43,6 +43,7 @@ struct option_table {
         size_t offset;
     } operands[3];
     bool operand_is_optional;                       /* the last one */
+    bool uri_is_store;                              /* -u is another word for --store */
     void (*more)(void *settings, const char *word); /* takes words beyond these; NULL: none */
     const char *too_many; /* what to do where there is a word too many; NULL: nothing */
 };

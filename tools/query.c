@@ -98,7 +98,7 @@ static const struct option_table set_table = {
     .command = "stockade set",
     .usage = "stockade set KEY VALUE [options]",
     .about = "Writes a value under a lease. A negative one goes after --: set KEY -- -5.\n\n" //
-    ANSWER_EXITS,
+    ANSWER_WRITE_EXITS,
     OPTION_ROWS(set_rows),
     .operands = {{"KEY", offsetof(struct settings, key)},
                  {"VALUE", offsetof(struct settings, value)}},
@@ -117,7 +117,7 @@ static const struct option_table take_table = {
     .usage = "stockade take KEY N [options]",
     .about = "Takes N off a number under a lease and prints what is left; takes nothing where\n"
              "less than --min would be left.\n\n" //
-    ANSWER_EXITS,
+    ANSWER_WRITE_EXITS,
     OPTION_ROWS(take_rows),
     .operands = {{"KEY", offsetof(struct settings, key)}, {"N", offsetof(struct settings, value)}},
 };

@@ -186,6 +186,7 @@ static const struct option_table backup_table = {
         "\n"
         "Of a store in PostgreSQL it has all of Stockade's own, and none of your tables.",
     OPTION_ROWS(backup_rows),
+    .uri_is_store = true,
     .operands = {{"FILE", offsetof(struct store_settings, file)}},
 };
 
@@ -228,6 +229,7 @@ static const struct option_table restore_table = {
         "store at all, is left alone: stop the daemon and move it, with its -wal and -shm,\n"
         "away first.",
     OPTION_ROWS(restore_rows),
+    .uri_is_store = true,
     .operands = {{"FILE", offsetof(struct store_settings, file)}},
 };
 
@@ -273,6 +275,7 @@ static const struct option_table check_table = {
              "Exit code 0: nothing was found but warnings. 1: something was, or the store cannot\n"
              "be read.",
     OPTION_ROWS(check_rows),
+    .uri_is_store = true,
 };
 
 struct check_run {

@@ -226,7 +226,10 @@ static bool refuse_option(struct uri_reader *reader, const struct uri_option *op
                                   : " and ",
                    options[i].name);
     }
-    return uri_refuse(reader, reader->at, "the options are %s", names);
+    if (name.len == 0)
+        return uri_refuse(reader, reader->at, "the options are %s", names);
+    return uri_refuse(reader, reader->at, "\"%.*s\" is unknown; the options are %s",
+                      BYTES_CUT(name, 40), names);
 }
 
 int uri_take_option(struct uri_reader *reader, const struct uri_option *options, int count,

@@ -41,7 +41,7 @@ void uri_append_masked(struct buf *out, const char *uri);
  * `at` is where, and `why` says what is. */
 struct uri_reader {
     const char *at;
-    char why[128];
+    char why[160];
 };
 
 /* Say what is wrong, and where. Return false. */

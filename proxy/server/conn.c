@@ -29,6 +29,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "proxy/resp/resp.h"
 #include "proxy/server/address.h"
 
 enum {
@@ -71,9 +72,9 @@ struct conn {
         uv_write_t write;
         uv_shutdown_t shutdown;
     } request;
-    uint64_t until_ms; /* lingering, or in a handshake: it is closed then */
-    uint64_t turn_ms;  /* in a handshake that has begun: others may have its turn then */
-    bool reading, writing;
+    uint64_t until_ms;            /* lingering, or in a handshake: it is closed then */
+    uint64_t turn_ms;             /* in a handshake that has begun: others may have its turn then */
+    bool reading, writing, heard; /* heard: something of the client's has arrived */
 };
 
 static void free_conn(uv_handle_t *handle)
@@ -188,7 +189,8 @@ static bool describe_peer(struct conn *conn, bool is_unix, char text[ADDRESS_TEX
     return is_unix || address_is_loopback(&peer);
 }
 
-static void log_failed(struct conn *conn)
+/* Of a client whose handshake came to nothing; not each of them. */
+static void log_failed(struct conn *conn, const char *why)
 {
     struct conns *conns = conn->conns;
     uint64_t now_ms = uv_now(conns->loop);
@@ -199,7 +201,7 @@ static void log_failed(struct conn *conn)
         return;
     conns->handshake_logged_ms = now_ms;
     describe_peer(conn, false, peer);
-    log_info(conns->log, "the TLS handshake with %s failed: %s", peer, tls_why(conn->tls));
+    log_info(conns->log, "the TLS handshake with %s failed: %s", peer, why);
 }
 
 /* Give back the memory of a buffer that all share, where it was for much. */
@@ -229,7 +231,7 @@ static void take_sealed(struct conn *conn, struct bytes arrived)
     enum tls_state state = tls_receive(conn->tls, arrived, &conns->plain, &conns->sealed);
 
     if (state == TLS_FAILED && shakes_hands(conn))
-        log_failed(conn);
+        log_failed(conn, tls_why(conn->tls));
     else if (state != TLS_HANDSHAKE && shakes_hands(conn))
         complete_handshake(conn);
     if (send_sealed(conn) && state != TLS_FAILED)
@@ -241,9 +243,41 @@ static void take_sealed(struct conn *conn, struct bytes arrived)
         end_input(conn);
 }
 
+static void linger(struct conn *conn);
+
+/* Turn a client away that speaks TLS where this address does not, or the other way round, in its
+ * own words: a silent end, or a wait, would tell it nothing. Return whether it was. */
+static bool speaks_otherwise(struct conn *conn, struct bytes first)
+{
+    static const char alert[] = {0x15, 3, 1, 0, 2, 2, 70}; /* fatal: protocol_version */
+    bool is_tls = first.len > 1 && first.data[0] == 0x16 && first.data[1] == 3;
+    struct buf *out = &conn->conns->out;
+
+    if (conn->tls == NULL && is_tls) {
+        log_failed(conn, "this address speaks no TLS");
+        buf_append(out, alert, sizeof alert);
+    } else if (conn->tls != NULL && first.data[0] >= ' ') {
+        log_failed(conn, "it speaks no TLS");
+        engine_count_failed_handshake(conn->conns->engine);
+        end_handshake(conn);
+        tls_free(conn->tls);
+        conn->tls = NULL;
+        resp_error(out, STK_ERR, "this address speaks TLS: connect by stockades:// or rediss://");
+    } else {
+        return false;
+    }
+    linger(conn);
+    return true;
+}
+
 static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 {
     struct conn *conn = stream->data;
+    bool first = !conn->heard && len > 0 && conn->session != NULL;
+
+    conn->heard |= len > 0;
+    if (first && speaks_otherwise(conn, (struct bytes){buffer->base, (size_t)len}))
+        return;
 
     if (len == UV_EOF)
         end_input(conn);

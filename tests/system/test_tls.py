@@ -167,6 +167,21 @@ def test_handshakes_are_counted(daemon, certs):
     plain.close()
 
 
+def test_who_speaks_plainly_to_a_tls_address_is_told_so(daemon):
+    with raw(daemon) as sock:
+        sock.sendall(b"PING\r\n")
+        assert sock.recv(4096).startswith(b"-ERR this address speaks TLS")
+        await_end(sock)
+    wait_until(lambda: "failed: it speaks no TLS" in daemon.log(), "it is logged")
+
+
+def test_who_speaks_tls_to_a_plain_address_is_told_so_at_once(daemon, certs):
+    with socket.create_connection(daemon.listeners[1], timeout=patience(10)) as sock:
+        with pytest.raises(ssl.SSLError, match="(?i)protocol version"):
+            certs.client().wrap_socket(sock, server_hostname="localhost")
+    wait_until(lambda: "failed: this address speaks no TLS" in daemon.log(), "it is logged")
+
+
 def test_what_is_not_tls_is_hung_up_on(daemon, certs, key):
     for sent in (b"*1\r\n$4\r\nPING\r\n", b"\x16\x03\x01\xff\xff" + b"x" * 70000, b"\0" * 100):
         with raw(daemon) as sock:

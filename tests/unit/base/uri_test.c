@@ -85,7 +85,7 @@ TEST(options_go_into_their_fields)
     assert_string_equal(reader.why, "\"counts\" is unknown; did you mean count?");
     reader.at = "other=1";
     assert_int_equal(uri_take_option(&reader, options, 3, 3, &seen), -1);
-    assert_string_equal(reader.why, "the options are name and count");
+    assert_string_equal(reader.why, "\"other\" is unknown; the options are name and count");
     reader.at = "name=toolong";
     assert_int_equal(uri_take_option(&reader, options, 3, 3, &seen), -1);
     assert_string_equal(reader.why, "this option is there twice");

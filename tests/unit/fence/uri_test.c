@@ -175,7 +175,9 @@ TEST(what_is_refused_and_where)
         {"redis://h/65536", 11, "the database"},
         {"redis://h/1/2", 11, "the database"},
         {"redis://h?", 11, "the options are prefix and timeout_ms"},
-        {"redis://h?db=1", 11, "the options are prefix and timeout_ms"},
+        {"redis://h?db=1", 11, "\"db\" is unknown; the options are prefix and timeout_ms"},
+        {"redis://h?tiemout=3", 11,
+         "\"tiemout\" is unknown; the options are prefix and timeout_ms"},
         {"redis://h?Prefix=x", 11, "\"Prefix\" is unknown; did you mean prefix?"},
         {"redis://h?prefix", 11, "expected prefix=VALUE"},
         {"redis://h?prefix=", 18, "the prefix is missing"},
@@ -202,7 +204,9 @@ TEST(what_is_refused_and_where)
         {"redis+sentinel://h/n?replicas=101", 31, "the number of replicas"},
         {"redis+sentinel://h/n?sentinel_user=u", 37, "a user without a password"},
         {"redis+sentinel://h/n?session_ms=1", 22,
-         "the options are prefix, timeout_ms, db, replicas, sentinel_user and sentinel_password"},
+         "\"session_ms\" is unknown; the options are prefix, timeout_ms, db, replicas, "
+         "sentinel_user "
+         "and sentinel_password"},
         {"redlock://a", 12, "three masters or more"},
         {"redlock://a,b/1", 14, "three masters or more"},
         {"redlock://a,b,a", 15, "this host is there twice"},
@@ -212,12 +216,13 @@ TEST(what_is_refused_and_where)
         {"zookeeper://h/a/", 15, "a chroot has no empty part"},
         {"zookeeper://h/a//b", 15, "a chroot has no empty part"},
         {"zookeeper://h?session_ms=999", 26, "session_ms is a number from 1000 to 3600000"},
-        {"zookeeper://h?db=1", 15, "the options are prefix, timeout_ms and session_ms"},
+        {"zookeeper://h?db=1", 15,
+         "\"db\" is unknown; the options are prefix, timeout_ms and session_ms"},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lease_uri uri;
-        char why[128] = "", column[48];
+        char why[256] = "", column[48];
         if (lease_uri_parse(cases[i].text, &uri, why, sizeof why))
             fail_msg("%s was understood", cases[i].text);
         snprintf(column, sizeof column, "column %d: ", cases[i].column);
