@@ -23,9 +23,8 @@ enum {
     "reached"
 /* Of those that write under a token or a lease. */
 #define ANSWER_WRITE_EXITS                                                                         \
-    "exit codes: 0 done, 1 refused, 2 wrong usage, 3 fewer left than asked for (or not "           \
-    "written),\n"                                                                                  \
-    "69 the server cannot be reached, 75 another holds the lease, 76 the token is stale"
+    "exit codes: 0 done, 1 refused, 2 wrong usage, 3 fewer left than asked for, 69 the server\n"   \
+    "cannot be reached, 75 another holds the lease, 76 the token is stale"
 
 struct answer {
     const char *command; /* "stockade get": in front of messages */
