@@ -79,7 +79,8 @@ def mutants(tree, *entries, file="fence/sum.c", options=()):
         lines += [f"[['{file}']]", *(f"{key} = '{text}'" for key, text in fields.items())]
     (folder / "fence.toml").write_text("\n".join(lines))
     done = subprocess.run([REPO / "tests/mutants/run", "--tree", tree, *options],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=HANG_SECONDS)
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=HANG_SECONDS)
     return done.returncode, done.stdout
 
 
@@ -235,7 +236,8 @@ EQUIVALENT = "fence/sum.c\tidle();\t;\tit does nothing\n"
 def random_mutants(tree, *options):
     done = subprocess.run([REPO / "tests/mutants/random", "--tree", tree, "--seed", "7",
                            "--copies", "1", *options],
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=HANG_SECONDS)
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=HANG_SECONDS)
     return done.returncode, done.stdout
 
 

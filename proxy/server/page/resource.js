@@ -144,8 +144,8 @@ function waitersTable([waiters, total]) {
     element('span', { class: 'second' }, name(waiter.client ? waiter.address : ''))],
   name(waiter.owner), duration(waiter.waited_ms), waiter.way]);
   return [table('Who waits, the next one first', [{ title: 'Place', class: 'number' },
-    { title: 'Client', class: 'who' }, { title: 'Owner', class: 'who' }, { title: 'Waited', class: 'number' },
-    { title: 'Way' }], rows),
+    { title: 'Client', class: 'who' }, { title: 'Owner', class: 'who' },
+    { title: 'Waited', class: 'number' }, { title: 'Way' }], rows),
   ...(total > waiters.length ? none(`and ${count(total - waiters.length)} more`) : [])];
 }
 
@@ -164,7 +164,8 @@ function refusedTable(refusals) {
 function historyTable(history) {
   if (history.length === 0) return none('The daemon remembers no grant.');
   return [table('Grants, newest first', [{ title: 'Token', class: 'number' },
-    { title: 'Owner', class: 'who' }, { title: 'Client', class: 'who' }, { title: 'Granted', class: 'time' }, { title: 'TTL', class: 'number' },
+    { title: 'Owner', class: 'who' }, { title: 'Client', class: 'who' },
+    { title: 'Granted', class: 'time' }, { title: 'TTL', class: 'number' },
     { title: 'Ended', class: 'time' }, { title: 'Writes', class: 'number' },
     { title: 'Refused', class: 'number' }],
   history.map((hold) => [String(hold.token), name(hold.owner), sender(hold),
@@ -196,8 +197,8 @@ function receiptsTable([receipts, more]) {
   }
   const replies = receipts[0].reply !== undefined;
   return [table('Requests with an ID that were applied, those of newer tokens first',
-    [{ title: 'ID', class: 'who' }, { title: 'Token', class: 'number' }, { title: 'Written', class: 'time' },
-      ...(replies ? [{ title: 'Reply' }] : [])],
+    [{ title: 'ID', class: 'who' }, { title: 'Token', class: 'number' },
+      { title: 'Written', class: 'time' }, ...(replies ? [{ title: 'Reply' }] : [])],
     receipts.map((receipt) => [name(receipt.id), String(receipt.token),
       time(receipt.written_ms, { exact: true }),
       ...(replies ? [element('pre', {}, receipt.reply)] : [])])),
