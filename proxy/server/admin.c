@@ -74,7 +74,6 @@ struct admin {
     uv_timer_t timer;
     struct tunnels *tunnels; /* NULL: no TLS */
     int open_handles;
-    bool exposed;
     char text[ADDRESS_TEXT_MAX];
 };
 
@@ -618,6 +617,14 @@ bool admin_look(const char *address, bool *exposed, char *why, size_t why_size)
     return true;
 }
 
+bool admin_socket_is_exposed(int fd)
+{
+    struct sockaddr_storage bound = {0};
+    socklen_t len = sizeof bound;
+
+    return getsockname(fd, (struct sockaddr *)&bound, &len) != 0 || !address_is_loopback(&bound);
+}
+
 int admin_bind(const char *address, char *why, size_t why_size)
 {
     struct sockaddr_storage resolved;
@@ -647,7 +654,6 @@ static int take(struct admin *admin, int fd, bool tls, char *why, size_t why_siz
         close(fd);
         return -1;
     }
-    admin->exposed = !address_is_loopback(&bound);
     text_print(admin->text, sizeof admin->text, "%s%s", tls ? "tls:" : "",
                address_text(&bound, (char[ADDRESS_TEXT_MAX]){0}));
     return fd;
@@ -814,11 +820,6 @@ void admin_set_tls(struct admin *admin, struct tls_context *tls, enum tls_user u
 const char *admin_address(const struct admin *admin)
 {
     return admin->text;
-}
-
-bool admin_is_exposed(const struct admin *admin)
-{
-    return admin->exposed;
 }
 
 static void on_part_closed(void *context)

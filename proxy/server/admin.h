@@ -31,6 +31,8 @@ struct admin_options {
 /* Return whether the address makes sense, and in `exposed` whether other machines reach it. False:
  * `why` is one line. */
 bool admin_look(const char *address, bool *exposed, char *why, size_t why_size);
+/* The same of a socket that is bound. */
+bool admin_socket_is_exposed(int fd);
 /* Return a socket that is bound to it, for `inherited`, or -1: `why` is one line. */
 int admin_bind(const char *address, char *why, size_t why_size);
 /* Listen. Loop and engine are borrowed. NULL: `why` is one line. */
@@ -40,8 +42,6 @@ struct admin *admin_open(uv_loop_t *loop, struct engine *engine,
 void admin_set_tls(struct admin *admin, struct tls_context *tls, enum tls_user user);
 /* Return the address with the port it got. */
 const char *admin_address(const struct admin *admin);
-/* Return whether it can be reached from other machines. */
-bool admin_is_exposed(const struct admin *admin);
 /* Stop serving; the engine is not asked any more. The memory goes when the loop has closed the
  * handles. */
 void admin_close(struct admin *admin);

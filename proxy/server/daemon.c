@@ -199,6 +199,8 @@ static bool bind_admin(struct daemon *daemon, char *why)
 {
     const char *address = option(daemon, OPTION_ADMIN);
 
+    if (daemon->inherited.admin >= 0)
+        daemon->admin_exposed = admin_socket_is_exposed(daemon->inherited.admin);
     if (daemon->inherited.admin >= 0 || options_is(daemon->options, OPTION_ADMIN, "off"))
         return true;
     if (!admin_look(address, &daemon->admin_exposed, why, WHY_SIZE))
@@ -352,8 +354,6 @@ static bool open_admin(struct daemon *daemon, char *why)
         return true;
     daemon->inherited.admin = -1; /* it is the page's */
     daemon->admin = admin_open(&daemon->loop, daemon->engine, &admin, why, WHY_SIZE);
-    if (daemon->admin != NULL)
-        daemon->admin_exposed = admin_is_exposed(daemon->admin);
     return daemon->admin != NULL;
 }
 
@@ -375,9 +375,7 @@ static bool open_parts(struct daemon *daemon, char *why)
     if (!open_doors(daemon, why) || !open_host(daemon, why) || !open_audit(daemon, why))
         return false;
     open_engine(daemon);
-    return open_admin(daemon, why) &&
-           check_doors(daemon, daemon->options, engine_acl(daemon->engine), why) &&
-           server_open(daemon->server, daemon->engine, why, WHY_SIZE);
+    return open_admin(daemon, why) && server_open(daemon->server, daemon->engine, why, WHY_SIZE);
 }
 
 /* Print the one line on stdout, and tell the service manager. */

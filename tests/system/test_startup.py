@@ -420,6 +420,11 @@ def test_check_reads_the_config_beside_the_daemon_that_has_its_addresses(rig):
     assert not list(rig.folder.glob("new.db*"))
 
 
+def test_an_open_door_that_is_allowed_is_told_once(rig):
+    daemon = rig.daemon("--insecure-listen", "allow", listen=("0.0.0.0:0",))
+    assert daemon.log().count("need no password") == 1
+
+
 MAKERS = {  # who makes a store in SQLite where there was none
     "daemon": lambda rig, tool, path: rig.daemon(store=f"sqlite:{path}"),
     "library": lambda rig, tool, path: tool.output("-u", f"sqlite:{path}", "set", "k", "1"),
