@@ -12,7 +12,7 @@ import pytest
 
 from harness.certs import Certs
 from harness.leases import line_up
-from harness.limits import BUILD, patience, wait_until, within
+from harness.limits import BUILD, environment, patience, wait_until, within
 from harness.maintenance import execute, query
 from harness.resp import Client, Closed, ReplyError
 from harness.rig import refusal, restart
@@ -384,7 +384,8 @@ WRONG_DOORS = [occupied_listen, occupied_admin, no_certificate, open_to_all, pag
 
 def start_with(rig, *words):
     return subprocess.run([BUILD / "stockaded", "--store", f"sqlite:{rig.folder}/new.db", *words],
-                          capture_output=True, text=True, check=False, timeout=patience(20))
+                          env=environment(), capture_output=True, text=True, check=False,
+                          timeout=patience(20))
 
 
 @pytest.mark.parametrize("wrong", WRONG_DOORS)
