@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "fence/base/nearest.h"
+#include "fence/base/plain.h"
 
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
@@ -199,7 +200,17 @@ bool uri_take_host(struct uri_reader *reader, int default_port, struct uri_host 
 
 /* Options. */
 
-/* A name is repeated only where it is nearly one of ours: it could be anything, a password too. */
+/* May it be repeated in an error? It stands where a name does, and looks like one; anything else
+ * could be a password. */
+static bool is_name(struct bytes name)
+{
+    size_t i = 0;
+
+    while (i < name.len && (plain_is_lower(name.data[i]) || name.data[i] == '_'))
+        i++;
+    return i > 0 && i == name.len && name.data[i] == '=';
+}
+
 static bool refuse_option(struct uri_reader *reader, const struct uri_option *options, int count,
                           unsigned allowed)
 {
@@ -226,7 +237,7 @@ static bool refuse_option(struct uri_reader *reader, const struct uri_option *op
                                   : " and ",
                    options[i].name);
     }
-    if (name.len == 0)
+    if (!is_name(name))
         return uri_refuse(reader, reader->at, "the options are %s", names);
     return uri_refuse(reader, reader->at, "\"%.*s\" is unknown; the options are %s",
                       BYTES_CUT(name, 40), names);

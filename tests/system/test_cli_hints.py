@@ -89,7 +89,7 @@ ROWS = {
         "{text} is not a store: it is not a database"),
     "a move of a store that somebody has changed": (
         ("{build}/stockade", "move", "--from", "sqlite:{altered}", "--to", "sqlite:{folder}/n.db"),
-        1, '{altered}.*theirs'),
+        1, r'/altered.*: the trigger theirs on stockade_resource is not Stockade'),
     "a move to a database that is away": (
         ("{build}/stockade", "move", "--from", "sqlite:{store}", "--to",
          "postgresql://shop:secret@127.0.0.1:1/shop"), 1,

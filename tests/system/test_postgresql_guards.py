@@ -559,10 +559,12 @@ def test_a_prepared_transaction_keeps_the_fence_and_is_told(stock):
 
 
 def test_a_copy_accepts_nothing_before_a_daemon(rig, stock):
-    with stock.server.connect() as link:
-        ask(link, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s",
-            stock.database.name)
-        copy = stock.server.database(template=stock.database.name)
+    name = stock.database.name
+    with stock.server.connect() as link:  # CREATE DATABASE wants the daemon out, which comes back
+        ask(link, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+        ask(link, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", name)
+        copy = stock.server.database(template=name)
+        ask(link, f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
     rig.ends.append(copy.drop)
     with copy.connect() as link:
         assert code_of(lambda: present(link, stock.of("sku:1"))) == STORE
