@@ -22,7 +22,7 @@
 /* A holder that may stand still. */
 struct silence {
     const struct session *holder;
-    int64_t from_ms, since_ms; /* its grant or renewal, and half its time later */
+    int64_t since_ms;
 };
 
 /* Embed it. All zero but for `fire`: not set. */

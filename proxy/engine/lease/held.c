@@ -189,9 +189,7 @@ bool held_is_over_unheard(const struct engine *engine, struct bytes resource,
 
     if (held == NULL || held->holder == NULL || engine_now_ms(engine) + SLACK_MS < held->until_ms)
         return false;
-    *silence = (struct silence){.holder = held->holder,
-                                .from_ms = held->until_ms - held->ttl_ms,
-                                .since_ms = held->until_ms - held->ttl_ms / 2};
+    *silence = (struct silence){held->holder, held->until_ms - held->ttl_ms / 2};
     return held->holder->active_ms <= silence->since_ms;
 }
 

@@ -67,38 +67,31 @@ static void give_turn(struct line *line)
     head->events->on_turn(head);
 }
 
-static bool is_silent_like(const struct waiter *waiter, const struct session *holder,
-                           int64_t since_ms)
+static bool is_silent_like(const struct waiter *waiter, const struct silence *silence)
 {
     const struct session *session = waiter->events->on_shown(waiter).session;
 
-    return session != NULL && session->active_ms <= since_ms && session_is_like(session, holder);
+    return session != NULL && session->active_ms <= silence->since_ms &&
+           session_is_like(session, silence->holder);
 }
 
-static void put_behind(struct line *line, const struct session *holder, int64_t since_ms)
+void line_put_behind(struct engine *engine, struct bytes resource, const struct silence *silence)
 {
+    struct line *line = find(engine, resource);
     struct list behind, *next;
 
+    if (line == NULL)
+        return;
     list_init(&behind);
     for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
         next = at->next;
-        if (is_silent_like(list_entry(at, struct waiter, in_line), holder, since_ms)) {
+        if (is_silent_like(list_entry(at, struct waiter, in_line), silence)) {
             list_remove(at);
             list_append(&behind, at);
         }
     }
     while ((next = list_pop(&behind)) != NULL)
         list_append(&line->waiters, next);
-}
-
-void line_put_behind(struct engine *engine, struct bytes resource, const struct silence *silence)
-{
-    struct line *line = find(engine, resource);
-
-    if (line == NULL)
-        return;
-    put_behind(line, silence->holder, silence->since_ms);
-    put_behind(line, silence->holder, silence->from_ms); /* silent for longest: last */
 }
 
 static void on_poll(struct timer *timer)

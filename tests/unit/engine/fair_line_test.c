@@ -88,19 +88,6 @@ EITHER_TEST(who_came_late_is_not_taken_for_one_that_stands_still)
     assert_heard(world, OTHER + 1, GRANT(2, 4000));
 }
 
-/* No name tells it from those that stand still; but it was heard since. */
-EITHER_TEST(of_those_who_are_alike_who_came_after_the_grant_is_first)
-{
-    stand_still(world);
-    world_pass(world, 4001);
-    assert_heard(world, 2, GRANT(2, 4000));
-    name(world, OTHER, "till");
-    world_pass(world, 1);
-    wait_in_line(world, OTHER);
-    world_pass(world, 4000);
-    assert_heard(world, OTHER, GRANT(3, 4000));
-}
-
 EITHER_TEST(the_order_stays_where_all_are_alike)
 {
     stand_still(world);
