@@ -51,7 +51,7 @@ static inline char plain_lower(char c)
 
 static inline char plain_upper(char c)
 {
-    return plain_is_lower(c) ? (char)(c - 'a' + 'A') : c;
+    return (char)(c - (plain_is_lower(c) ? 'a' - 'A' : 0));
 }
 
 /* Return whether the first `len` bytes are the same, for any case of ASCII letters. */
@@ -59,7 +59,7 @@ static inline bool plain_equal_bytes(const char *a, const char *b, size_t len)
 {
     size_t i = 0;
 
-    while (i < len && plain_lower(a[i]) == plain_lower(b[i]))
+    while (i < len && (a[i] == b[i] || plain_lower(a[i]) == plain_lower(b[i])))
         i++;
     return i == len;
 }

@@ -13,7 +13,7 @@ static size_t slot_of(struct bytes name)
 {
     size_t hash = 5381;
     for (size_t i = 0; i < name.len; i++)
-        hash = hash * 33 + (unsigned char)plain_upper(name.data[i]);
+        hash = hash * 33 + (name.data[i] & 0xdf); /* the same for both cases of a letter */
     return hash % COMMAND_SLOTS;
 }
 

@@ -111,8 +111,8 @@ struct waiter_events {
 void line_join(struct engine *engine, struct bytes resource, struct waiter *waiter);
 /* `granted_ms`: how long the leaver now holds the lease; 0: it does not. */
 void line_leave(struct waiter *waiter, int64_t granted_ms);
-/* The holder's time has run out unheard: who is like it, and as silent, goes behind all others, in
- * its own order. */
+/* The holder's time has run out unheard: who is like it, and as silent, goes behind the last one
+ * that is not, in its own order. */
 void line_put_behind(struct engine *engine, struct bytes resource, const struct silence *silence);
 /* Others get its turns until `passed_over` is cleared again, which must come with asking. */
 void line_pass_over(struct waiter *waiter);

@@ -9,8 +9,9 @@
  *
  * A process that stands still may wait in many threads: each would be granted in turn, and hold up
  * the others for its TTL. So where a holder's time runs out unheard, those who are like it, and
- * have been as silent, go behind all others who stand in the line then. A holder costs the others
- * its TTL; each of its like that is granted afterwards costs nobody more who came before that.
+ * have been as silent, go behind the last one in the line then that is not. A holder costs the
+ * others its TTL; each of its like that is granted afterwards costs nobody more who came before
+ * that. Where all are alike nobody passes anybody.
  *
  * Invariant: while the head waits the poll timer is set, so nobody waits for ever. */
 #include <stdlib.h>
@@ -67,31 +68,41 @@ static void give_turn(struct line *line)
     head->events->on_turn(head);
 }
 
-static bool is_silent_like(const struct waiter *waiter, const struct silence *silence)
+static bool is_like(const struct list *at, const struct session *holder)
 {
+    const struct waiter *waiter = list_entry(at, const struct waiter, in_line);
     const struct session *session = waiter->events->on_shown(waiter).session;
 
-    return session != NULL && session->active_ms <= silence->since_ms &&
-           session_is_like(session, silence->holder);
+    return session == NULL || session_is_like(session, holder);
+}
+
+static bool is_silent(const struct list *at, int64_t since_ms)
+{
+    const struct waiter *waiter = list_entry(at, const struct waiter, in_line);
+    const struct session *session = waiter->events->on_shown(waiter).session;
+
+    return session != NULL && session->active_ms <= since_ms;
 }
 
 void line_put_behind(struct engine *engine, struct bytes resource, const struct silence *silence)
 {
     struct line *line = find(engine, resource);
-    struct list behind, *next;
 
     if (line == NULL)
         return;
-    list_init(&behind);
-    for (struct list *at = line->waiters.next; at != &line->waiters; at = next) {
+    struct list *end = &line->waiters, *last = end->prev, *next;
+    while (last != end && is_like(last, silence->holder))
+        last = last->prev;
+    if (last == end)
+        return;
+    struct list *behind = last->next;
+    for (struct list *at = end->next; at != last; at = next) {
         next = at->next;
-        if (is_silent_like(list_entry(at, struct waiter, in_line), silence)) {
+        if (is_silent(at, silence->since_ms) && is_like(at, silence->holder)) {
             list_remove(at);
-            list_append(&behind, at);
+            list_insert(behind, at);
         }
     }
-    while ((next = list_pop(&behind)) != NULL)
-        list_append(&line->waiters, next);
 }
 
 static void on_poll(struct timer *timer)
