@@ -71,7 +71,11 @@ class Audit:
 
     def whole_lines(self, wanted):
         found = []
-        for line in b"".join(file.read_bytes() for file in self.files()).splitlines():
+        texts = []
+        for file in self.files():
+            with contextlib.suppress(FileNotFoundError):  # between two files of a rotation
+                texts.append(file.read_bytes())
+        for line in b"".join(texts).splitlines():
             with contextlib.suppress(ValueError):
                 if json.loads(line)["event"] in wanted:
                     found.append(json.loads(line))

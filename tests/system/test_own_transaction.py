@@ -16,8 +16,8 @@ from harness.package import connect
 from harness.shop import program
 from harness.threads import Beside
 
-TTL_MS = 1200  # a machine with other work on it may stand still for half of that
-WORK_SECONDS = 3.6  # in the transaction
+TTL_MS = 1600  # a machine with other work on it may stand still for half of that
+WORK_SECONDS = 4.8  # in the transaction
 
 SQL = f"""BEGIN; SELECT stockade.present(:'name', :token);
 INSERT INTO done SELECT :'name' FROM (SELECT pg_sleep({WORK_SECONDS})) AS slept; COMMIT"""
