@@ -228,7 +228,6 @@ static void *checkpointer_main(void *context)
 bool checkpointer_start(struct checkpointer *checkpointer, sqlite3 *db, struct files *files,
                         int pages_max, bool threaded, const char *path, const struct log *log)
 {
-
     *checkpointer = (struct checkpointer){
         .db = db,
         .files = files,

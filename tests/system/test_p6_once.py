@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """P6 Once: a write repeated with its ID applies once, and the repeat gets the first reply."""
 
+import contextlib
 import itertools
 import random
 import signal
+import sqlite3
 import time
 
 import pytest
@@ -30,6 +32,21 @@ def test_a_repeat_is_answered_under_a_stale_token_and_under_a_later_one(daemon, 
     assert client.fenced(later, "ID", "r1", "INCRBY", key, 5) == 5
     client.refused("STALE", "FENCED", token, "ID", "r2", "INCRBY", key, 5)
     assert client("GET", key) == b"5"
+
+
+# As earlier versions wrote them: receipts outlive an upgrade.
+FINGERPRINTS = {("DECRBY", "5"): -5803287849278138854, ("HSET", "f", "v"): -7696447430754243497}
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("command", FINGERPRINTS, ids=lambda command: command[0])
+def test_a_repeat_is_known_over_an_upgrade(rig, command):
+    client = rig.daemon().client()
+    token = client.token("pinned")
+    client.fenced(token, "ID", "r1", command[0], "pinned", *command[1:])
+    with contextlib.closing(sqlite3.connect(rig.store)) as db:
+        assert db.execute("SELECT fingerprint FROM stockade_receipt WHERE id = CAST('r1' AS BLOB)"
+                          ).fetchall() == [(FINGERPRINTS[command],)]
 
 
 def test_an_id_used_for_another_command_is_an_error_and_changes_nothing(client, token, key):

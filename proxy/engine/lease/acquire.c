@@ -708,7 +708,7 @@ static void on_drain(struct waiter *waiter)
     end_unwanted(acquire_of_waiter(waiter));
 }
 
-/* The same for one that is on its way. */
+/* One that is on its way learns it at its next denial. */
 static void on_deadlock(struct deadlock *deadlock)
 {
     struct acquire *acquire = list_entry(deadlock, struct acquire, deadlock);

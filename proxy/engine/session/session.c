@@ -13,9 +13,9 @@
  *   their turn.
  * - Nothing is begun while `next` is held back (behind.c only reads it), so memory is bounded: by
  *   SESSION_INPUT_MAX, the parser's limits, SESSION_REQUESTS_MAX and SESSION_REQUEST_BYTES_MAX; for
- * replies by SESSION_OUTPUT_MAX and what is running, and for all sessions together by
- * engine->replies. A broken protocol is answered with its error after the replies before it, then
- * closed. */
+ *   replies by SESSION_OUTPUT_MAX and what is running, and for all sessions together by
+ *   engine->replies.
+ * A broken protocol is answered with its error after the replies before it, then closed. */
 #include "proxy/engine/session/session.h"
 
 #include <stdio.h>

@@ -264,6 +264,7 @@ static void take_fingerprint(struct plan *plan)
     if (plan->id.len == 0)
         return;
     struct hasher hasher;
+    char title[COMMAND_LOWER_SIZE];
     hasher.state = XXH3_createState();
     hasher.used = 0;
     XXH3_64bits_reset(hasher.state);
@@ -271,7 +272,8 @@ static void take_fingerprint(struct plan *plan)
         hash_bytes(&hasher, plan->claims[i].resource);
     for (size_t i = 0; i < plan->steps_count; i++) {
         hash_raw(&hasher, &plan->steps[i].argc, sizeof plan->steps[i].argc);
-        hash_bytes(&hasher, bytes_of(plan->steps[i].command->name)); /* in whatever case it came */
+        /* In whatever case it came, as most clients write it: receipts of earlier versions hold. */
+        hash_bytes(&hasher, bytes_of(command_title(plan->steps[i].command->name, title)));
         for (size_t j = 1; j < plan->steps[i].argc; j++)
             hash_bytes(&hasher, plan->steps[i].argv[j]);
     }
