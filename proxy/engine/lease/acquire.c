@@ -626,20 +626,16 @@ static void on_given_back(struct release *release)
     acquire->engine->counters.leases_given_back++;
     if (release->error != STK_OK) /* nobody knows of the lease who could end it */
         release_owe(release, acquire->call.answer_until_ms);
-    if (release->ended) { /* else it was entered again, and goes on */
-        history_given_back(acquire->engine->history, acquire->resource, release->token,
-                           acquire->ttl_ms, scope_name(acquire->grant.owner),
-                           session_client(acquire->session));
-        (void)audit_tell(&acquire->engine->options.audit,
-                         &(struct audit_note){
-                             .event = AUDIT_RELEASE,
-                             .token = release->token,
-                             .user = bytes_of(account_name(acquire->account)),
-                             .address = session_client(acquire->session).address,
-                             .resource = acquire->resource,
-                             .reason = bytes_of(history_end_name(HISTORY_GIVEN_BACK)),
-                         });
-    }
+    if (release->ended) /* else it was entered again, and goes on */
+        engine_tell(acquire->engine, &(struct fact){
+                                         .kind = FACT_GIVEN_BACK,
+                                         .resource = acquire->resource,
+                                         .owner = scope_name(acquire->grant.owner),
+                                         .user = bytes_of(account_name(acquire->account)),
+                                         .token = release->token,
+                                         .ttl_ms = acquire->ttl_ms,
+                                         .holder = acquire->session,
+                                     });
     free(back);
     if (is_unwanted(acquire))
         end_unwanted(acquire);

@@ -22,7 +22,7 @@
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/lease/lock_clients.h"
 #include "proxy/engine/scope.h"
-#include "proxy/engine/session/events.h"
+#include "proxy/engine/session/facts.h"
 
 enum {
     WARNING_MS = 60000, /* between two that say the same */
@@ -108,77 +108,26 @@ static void drop(struct held *held)
     dispose(&held->node);
 }
 
-static void publish(const struct held *held, enum event_kind kind, struct bytes reason)
+static struct fact about(struct held *held, enum fact_kind kind)
 {
-    events_publish(engine_of(held),
-                   &(struct event){.kind = kind,
-                                   .resource = name_of(held),
-                                   .owner = {held->bytes + held->name_len, held->owner_len},
-                                   .reason = reason,
-                                   .token = held->token,
-                                   .ttl_ms = held->ttl_ms});
+    return (struct fact){.kind = kind,
+                         .resource = name_of(held),
+                         .owner = {held->bytes + held->name_len, held->owner_len},
+                         .user = bytes_of(account_name(held->account)),
+                         .token = held->token,
+                         .ttl_ms = held->ttl_ms,
+                         .until_ms = held->until_ms,
+                         .holder = held->holder,
+                         .entry = &held->entry};
 }
 
-static struct bytes address_of(const struct held *held)
+/* Another daemon has released or revoked it. */
+static void end_elsewhere(struct held *held, bool revoked)
 {
-    return held->entry != NULL ? held->entry->address : session_client(held->holder).address;
-}
+    struct fact fact = about(held, revoked ? FACT_REVOKED : FACT_RELEASED);
 
-/* Tell the audit how a lease ended: by whose doing, or else whose it was. `held` NULL: it was
- * granted elsewhere, or in an earlier run. */
-static void audit_end(struct engine *engine, const struct held *held, const struct release *release,
-                      enum history_end end)
-{
-    const struct request *request = release == NULL ? NULL : release->request;
-    bool has_reason = release != NULL && release->reason.len > 0;
-
-    check(held != NULL || release != NULL);
-    struct audit_note note = {
-        .event = end == HISTORY_REVOKED ? AUDIT_REVOKE : AUDIT_RELEASE,
-        .token = held != NULL ? held->token : release->retired_token,
-        .resource = held != NULL ? name_of(held) : release->resource,
-        .reason = has_reason ? release->reason : bytes_of(history_end_name(end)),
-    };
-
-    if (request != NULL) {
-        request_audit(request, note);
-        return;
-    }
-    if (held != NULL)
-        note.user = bytes_of(account_name(held->account));
-    if (release != NULL && release->user.len > 0)
-        note.user = release->user;
-    if (release != NULL && release->from.len > 0)
-        note.address = release->from;
-    else if (held != NULL)
-        note.address = address_of(held);
-    uint64_t ticket = audit_tell(&engine->options.audit, &note);
-    if (release != NULL && release->audited != NULL)
-        audit_await(engine, release->audited, ticket);
-}
-
-static void tell_holder(const struct held *held, const char *reason)
-{
-    if (held->holder != NULL)
-        events_push_lost(held->holder, name_of(held), held->token, reason);
-}
-
-/* It was released or revoked, at another daemon where `release` is NULL. A release is news only to
- * who asked for news, and did not release it itself: in RESP3 a lease is often taken and released
- * over two connections of one pool. */
-static void end(struct held *held, bool revoked, const struct release *release, struct bytes reason)
-{
-    const struct request *request = release == NULL ? NULL : release->request;
-    const struct session *by = request == NULL ? NULL : request->session;
-    enum history_end how = revoked ? HISTORY_REVOKED : HISTORY_RELEASED;
-
-    audit_end(engine_of(held), held, release, how);
-    history_ended(engine_of(held)->history, held->entry, how, reason);
-    publish(held, revoked ? EVENT_REVOKED : EVENT_RELEASED, reason);
-    if (revoked)
-        tell_holder(held, "revoked");
-    else if (held->holder != NULL && held->holder->notified && held->holder != by)
-        tell_holder(held, "released");
+    fact.elsewhere = true;
+    engine_tell(engine_of(held), &fact);
     drop(held);
 }
 
@@ -196,15 +145,11 @@ bool held_is_over_unheard(const struct engine *engine, struct bytes resource,
 /* Its time is over, or, before that, the service gave it to another. */
 static void expire(struct held *held, bool taken)
 {
-    struct history *history = engine_of(held)->history;
-    enum history_end how = taken ? history_taken(history, held->entry) : HISTORY_EXPIRED;
+    bool is_taken = taken && history_taken(engine_of(held)->history, held->entry) == HISTORY_TAKEN;
+    struct fact fact = about(held, is_taken ? FACT_TAKEN : FACT_EXPIRED);
     struct silence silence;
 
-    audit_end(engine_of(held), held, NULL, how);
-    history_ended(history, held->entry, how, BYTES_LITERAL(""));
-    engine_of(held)->counters.leases_expired++;
-    publish(held, EVENT_EXPIRED, BYTES_LITERAL(""));
-    tell_holder(held, how == HISTORY_TAKEN ? "taken" : "expired");
+    engine_tell(engine_of(held), &fact);
     if (!taken && held_is_over_unheard(engine_of(held), name_of(held), &silence))
         line_put_behind(engine_of(held), name_of(held), &silence);
     drop(held);
@@ -223,9 +168,9 @@ static void judge(struct held *held, const struct query *query)
     if (over && view->error == STK_BUSY) {
         timer_set(engine, &held->timer, engine_now_ms(engine) + ASK_AGAIN_MS);
     } else if (retired) {
-        end(held, view->row.fence.state == FENCE_REVOKED, NULL, BYTES_LITERAL(""));
+        end_elsewhere(held, view->row.fence.state == FENCE_REVOKED);
     } else if (query->suspected && known && !still) {
-        end(held, query->revoked, NULL, BYTES_LITERAL(""));
+        end_elsewhere(held, query->revoked);
     } else if (over && !still) {
         expire(held, false);
     } else {
@@ -324,34 +269,16 @@ static void warn_counter_ahead(struct engine *engine, const struct grant *grant)
              log_quoted(grant->resource, name, sizeof name), (long long)grant->token - 1);
 }
 
-/* Was it known here once, and its end told of? */
-static bool is_taken_back(const struct grant *grant)
+/* What it is that a lease becomes known here. */
+static enum fact_kind beginning_of(const struct grant *grant)
 {
-    return grant->by != GRANT_NEW && grant->this_run;
-}
-
-/* Tell the audit that the lease is watched from now on. */
-static void audit_beginning(struct engine *engine, const struct grant *grant)
-{
-    char reason[80 + RESOURCE_NAME_MAX];
-    struct bytes owner = scope_name(grant->owner);
-    bool resumes = grant->by == GRANT_RENEWAL || is_taken_back(grant);
-    const char *how = !resumes ? "" : is_taken_back(grant) ? "taken back " : "taken in ";
-
-    if (engine->options.audit.note == NULL)
-        return;
-    size_t len =
-        (size_t)snprintf(reason, 80, "%sttl_ms=%lld owner=", how, (long long)grant->ttl_ms);
-    memcpy(reason + len, owner.data, owner.len);
-    struct audit_note note = {.event = resumes ? AUDIT_RESUME : AUDIT_GRANT,
-                              .token = grant->token,
-                              .user = bytes_of(account_name(grant->account)),
-                              .resource = grant->resource,
-                              .reason = {reason, len + owner.len}};
-    if (grant->session != NULL)
-        session_audit(grant->session, note);
-    else
-        (void)audit_tell(&engine->options.audit, &note);
+    if (grant->by == GRANT_NEW)
+        return FACT_GRANTED;
+    if (grant->this_run) /* it was known here once, and its end told of */
+        return FACT_RESUMED;
+    return grant->by == GRANT_ENTRY   ? FACT_ENTERED
+           : grant->by == GRANT_FOUND ? FACT_FOUND
+                                      : FACT_TAKEN_IN;
 }
 
 static struct held *add(struct engine *engine, const struct grant *grant)
@@ -373,22 +300,22 @@ static struct held *add(struct engine *engine, const struct grant *grant)
     return held;
 }
 
-/* It was not known: since when it is held, and what was told of its end, if anything. */
+/* It was not known. */
 static void begin(struct held *held, const struct grant *grant)
 {
     struct engine *engine = engine_of(held);
-    struct history *history = engine->history;
+    struct fact fact = about(held, beginning_of(grant));
+    const struct history_grant *kept =
+        grant->by == GRANT_NEW ? NULL
+                               : history_find(engine->history, grant->resource, grant->token);
 
-    if (grant->by != GRANT_NEW &&
-        history_resumed(history, grant->resource, grant->token, held->until_ms, &held->entry))
-        held->granted_ms = held->entry->granted_ms;
-    else if (grant->by < GRANT_RENEWAL)
-        history_granted(history, grant->resource, grant->token, grant->ttl_ms, grant->until_ms,
-                        scope_name(grant->owner), session_client(grant->holder), &held->entry);
-    if (grant->by != GRANT_FOUND)
-        audit_beginning(engine, grant);
-    if (is_taken_back(grant))
-        publish(held, EVENT_RESUMED, BYTES_LITERAL(""));
+    if (kept != NULL)
+        held->granted_ms = kept->granted_ms;
+    if (grant->by < GRANT_RENEWAL)
+        fact.until_ms = grant->until_ms;
+    fact.ttl_ms = grant->ttl_ms;
+    fact.asker = grant->session;
+    engine_tell(engine, &fact);
 }
 
 bool held_confirmed(struct engine *engine, const struct grant *grant)
@@ -418,8 +345,6 @@ bool held_confirmed(struct engine *engine, const struct grant *grant)
     if (!is_known)
         begin(held, grant);
     warn_counter_ahead(engine, grant);
-    if (grant->by == GRANT_NEW)
-        publish(held, EVENT_GRANTED, BYTES_LITERAL(""));
     return true;
 }
 
@@ -435,18 +360,20 @@ void held_released(const struct release *release)
 {
     struct engine *engine = release->engine;
     struct held *held = find(engine, release->resource);
-    bool revoked = release->kind == RELEASE_REVOKE;
+    enum fact_kind kind = release->kind == RELEASE_REVOKE ? FACT_REVOKED : FACT_RELEASED;
+    bool is_known = held != NULL && held->token == release->retired_token;
+    struct fact fact = is_known ? about(held, kind)
+                                : (struct fact){.kind = kind,
+                                                .resource = release->resource,
+                                                .token = release->retired_token};
 
-    if (held != NULL && held->token == release->retired_token) {
-        end(held, revoked, release, release->reason);
-        return;
-    }
-    engine->unknown_ended++;
-    audit_end(engine, NULL, release, revoked ? HISTORY_REVOKED : HISTORY_RELEASED);
-    events_publish(engine, &(struct event){.kind = revoked ? EVENT_REVOKED : EVENT_RELEASED,
-                                           .resource = release->resource,
-                                           .reason = release->reason,
-                                           .token = release->retired_token});
+    fact.by = release->by;
+    fact.reason = release->reason;
+    engine_tell(engine, &fact);
+    if (is_known)
+        drop(held);
+    else
+        engine->unknown_ended++;
 }
 
 void held_forget_session(struct session *session,

@@ -23,6 +23,7 @@
 #define STOCKADE_ENGINE_LEASE_H
 
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/facts.h"
 #include "proxy/engine/session/session.h"
 
 #define LEASE_TTL_MIN_MS  10
@@ -237,16 +238,14 @@ enum release_kind {
 struct release {
     struct engine *engine;
     enum release_kind kind;
-    struct bytes resource;         /* borrowed until on_end */
-    int64_t token;                 /* RELEASE_REVOKE: only this one; 0: whichever is the newest */
-    struct bytes id;               /* RELEASE_HOLD: the request's; empty: none */
-    bool own_only;                 /* nothing, where another connection has entered since: */
-    int64_t session, connection;   /* this one's, as in the row */
-    const struct request *request; /* that asks for it; NULL: none does */
-    struct bytes from, user;       /* whose doing it is, where there is no request; borrowed */
-    struct bytes reason;           /* RELEASE_REVOKE: for people, the same; empty: none was given */
-    struct audit_wait *audited;    /* who waits for its line, where there is no request; or NULL */
-    bool unannounced;              /* nobody was told of the grant: no event tells of its end */
+    struct bytes resource;       /* borrowed until on_end */
+    int64_t token;               /* RELEASE_REVOKE: only this one; 0: whichever is the newest */
+    struct bytes id;             /* RELEASE_HOLD: the request's; empty: none */
+    bool own_only;               /* nothing, where another connection has entered since: */
+    int64_t session, connection; /* this one's, as in the row */
+    struct doer by;              /* who asks for it; borrowed, as is */
+    struct bytes reason;         /* RELEASE_REVOKE: for people; empty: none was given */
+    bool unannounced;            /* nobody was told of the grant: no event tells of its end */
     /* Of a grant that nobody was told of: its ID, and its lock's value, are as before; or empty. */
     struct bytes grant_id, value;
     void (*on_end)(struct release *release);

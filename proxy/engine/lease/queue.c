@@ -204,9 +204,9 @@ static void tell_turn(struct place *place)
     struct engine *engine = place->acquire.engine;
 
     timer_set(engine, &place->turn, engine_now_ms(engine) + TURN_MS);
-    events_publish(engine, &(struct event){.kind = EVENT_TURN,
-                                           .resource = place->acquire.resource,
-                                           .id = scope_name(id_of(place))});
+    engine_tell(engine, &(struct fact){.kind = FACT_TURN,
+                                       .resource = place->acquire.resource,
+                                       .id = scope_name(id_of(place))});
     events_push_turn(place->session, place->acquire.resource, scope_name(id_of(place)));
 }
 

@@ -253,7 +253,6 @@ static void on_owed_end(struct release *release)
     struct engine *engine = release->engine;
 
     engine->requests_open--;
-    engine->counters.leases_released += release->error == STK_OK && release->ended;
     if (release->error != STK_OK && is_owed_still(owed))
         try_again_later(owed);
     else
@@ -359,7 +358,6 @@ struct release_command {
 static void on_end(struct release *release)
 {
     struct request *request = list_entry(release, struct release_command, release)->request;
-    struct engine_counters *counters = &request->engine->counters;
 
     request->op.error = release->error;
     request->op.why = release->op.why;
@@ -374,15 +372,13 @@ static void on_end(struct release *release)
         request_fail(request, STK_ERR, "this ID was used for another command");
         return;
     }
-    if (release->kind == RELEASE_REVOKE)
-        note_revoked(request, release->resource, release->retired_token, release->ended);
+    if (release->kind == RELEASE_REVOKE && !release->ended)
+        note_revoked_nothing(request, release->resource);
     if (release->kind == RELEASE_HOLD) {
-        counters->leases_released += release->ended;
         resp_int(&request->reply, release->holds);
     } else if (release->retired_token == 0) {
         resp_null(&request->reply, request->resp3);
     } else {
-        counters->leases_revoked += release->ended;
         resp_int(&request->reply, release->retired_token);
     }
     request_finish(request);
@@ -400,7 +396,7 @@ static void start(struct request *request, enum release_kind kind, int64_t token
     command->release.resource = request->argv[1];
     command->release.token = token;
     command->release.id = id;
-    command->release.request = request;
+    command->release.by.request = request;
     command->release.on_end = on_end;
     release_start(&command->release);
 }

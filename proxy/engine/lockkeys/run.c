@@ -286,16 +286,11 @@ static void on_released(struct release *release)
 {
     struct lock_run *run = list_entry(release, struct lock_run, release);
     struct lock_item *item = &run->items[run->at];
-    struct engine_counters *counters = &run->request->engine->counters;
     bool revoked = release->kind == RELEASE_REVOKE;
 
     item->holds = release->holds;
     if (release->ended)
         lock_signals_wake(run->request->engine, item->resource);
-    counters->leases_revoked += revoked && release->ended;
-    counters->leases_released += !revoked && release->ended;
-    if (revoked && release->ended)
-        note_revoked(run->request, item->resource, release->retired_token, true);
     if (release->error == STK_OK && release->verdict == STK_OK &&
         (revoked ? item->locked : item->mine)) {
         note_done(run);
@@ -317,7 +312,7 @@ static void release(struct lock_run *run, enum release_kind kind)
                                     .kind = kind,
                                     .resource = item->resource,
                                     .token = item->token,
-                                    .request = request,
+                                    .by = {.request = request},
                                     .on_end = on_released};
     release_start(&run->release);
 }

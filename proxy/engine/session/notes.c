@@ -11,7 +11,7 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
-#include "proxy/engine/session/events.h"
+#include "proxy/engine/session/facts.h"
 #include "proxy/engine/session/session.h"
 
 enum { LINES_MAX = 20, LINES_MS = 1000, NAME_SIZE = 160 };
@@ -112,8 +112,7 @@ static void write_line(struct engine *engine, struct buf *line)
     buf_free(line);
 }
 
-/* With the history's fields, for programs. */
-static void log_refusal(struct request *request, const struct history_refusal *refusal)
+void note_refused(const struct request *request, const struct history_refusal *refusal)
 {
     struct buf line = {0}, members = {0};
 
@@ -143,30 +142,27 @@ static void log_refusal(struct request *request, const struct history_refusal *r
     buf_free(&line);
 }
 
-void note_refused(struct request *request, enum stk_error error)
+void note_revoked(struct engine *engine, const struct fact *fact)
 {
-    const struct plan *plan = &request->plan;
-    const struct claim *claim = request->refused_claim;
-    const struct command *inner =
-        plan->whole || plan->only_step.command == NULL ? request->command : plan->only_step.command;
-    struct bytes resource = claim != NULL ? claim->resource : request->refused_name;
-    const struct history_refusal *refusal =
-        history_refused(request->engine->history, resource, claim != NULL ? claim->token : 0,
-                        request->newest, error, inner->name, request_client(request));
+    struct buf line = {0};
 
-    request_audit(request, (struct audit_note){.event = AUDIT_REFUSED,
-                                               .code = error,
-                                               .token = refusal->token,
-                                               .resource = resource,
-                                               .reason = bytes_of(inner->name)});
-    if (resource.len > 0)
-        events_publish(
-            request->engine,
-            &(struct event){.kind = EVENT_REFUSED, .resource = resource, .refusal = refusal});
-    log_refusal(request, refusal);
+    if (!take_line(engine, NOTE_REVOKED))
+        return;
+    buf_append_text(&line, "REVOKE of ");
+    print_name(fact->resource, &line);
+    buf_printf(&line, ": token %lld is retired; from ", (long long)fact->token);
+    if (fact->by.request != NULL) {
+        print_client(fact->by.request, &line);
+    } else {
+        buf_append_text(&line, "the page, ");
+        print_name(fact->by.address, &line);
+        buf_append_text(&line, ", reason: ");
+        print_name(fact->reason, &line);
+    }
+    write_line(engine, &line);
 }
 
-void note_revoked(struct request *request, struct bytes resource, int64_t token, bool ended)
+void note_revoked_nothing(const struct request *request, struct bytes resource)
 {
     struct buf line = {0};
 
@@ -174,10 +170,7 @@ void note_revoked(struct request *request, struct bytes resource, int64_t token,
         return;
     buf_append_text(&line, "REVOKE of ");
     print_name(resource, &line);
-    if (ended)
-        buf_printf(&line, ": token %lld is retired; from ", (long long)token);
-    else
-        buf_append_text(&line, ": nobody held it; from ");
+    buf_append_text(&line, ": nobody held it; from ");
     print_client(request, &line);
     write_line(request->engine, &line);
 }

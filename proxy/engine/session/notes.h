@@ -10,6 +10,8 @@
 #include "fence/base/err.h"
 
 struct engine;
+struct fact;
+struct history_refusal;
 struct notes;
 struct request;
 
@@ -17,10 +19,11 @@ struct notes *notes_new(struct engine *engine);
 /* Log how many lines were left out, and free it. */
 void notes_free(struct notes *notes);
 
-/* A command was refused: STALE, UNKNOWN, NOTOKEN or GUARDED. Goes to the history and the events,
- * too. */
-void note_refused(struct request *request, enum stk_error error);
-/* A REVOKE came; `ended`: it has retired the token. */
-void note_revoked(struct request *request, struct bytes resource, int64_t token, bool ended);
+/* A command was refused, by the token rule or a guard. With the history's fields, for programs. */
+void note_refused(const struct request *request, const struct history_refusal *refusal);
+/* A token was retired by force: by a command, or on the page. */
+void note_revoked(struct engine *engine, const struct fact *fact);
+/* A REVOKE came, and nobody held the resource. */
+void note_revoked_nothing(const struct request *request, struct bytes resource);
 
 #endif

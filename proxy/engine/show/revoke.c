@@ -4,7 +4,6 @@
  * the newest one any more nothing happens. */
 #include <stdlib.h>
 
-#include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/show/show.h"
@@ -15,17 +14,6 @@ struct job {
     bool released, untold; /* untold: the audit could not take it */
     struct revocation *revocation;
 };
-
-static void note(const struct revocation *revocation)
-{
-    char name[160], reason[400], from[80];
-
-    log_info(revocation->engine->options.log,
-             "REVOKE of %s: token %lld is retired; from the page, %s, reason: %s",
-             log_quoted(revocation->resource, name, sizeof name), (long long)revocation->token,
-             log_quoted(bytes_of(revocation->from), from, sizeof from),
-             log_quoted(revocation->reason, reason, sizeof reason));
-}
 
 /* Both have ended: the release, and the wait for its line in the audit. */
 static void end(struct job *job)
@@ -50,10 +38,6 @@ static void on_end(struct release *release)
     struct job *job = list_entry(release, struct job, release);
 
     job->released = true;
-    if (release->error == STK_OK && release->ended) {
-        release->engine->counters.leases_revoked++;
-        note(job->revocation);
-    }
     if (list_empty(&job->audited.link))
         end(job);
 }
@@ -84,10 +68,10 @@ void revocation_start(struct revocation *revocation)
                                     .kind = RELEASE_REVOKE,
                                     .resource = revocation->resource,
                                     .token = revocation->token,
-                                    .from = bytes_of(revocation->from),
-                                    .user = bytes_of(revocation->user),
+                                    .by = {.user = bytes_of(revocation->user),
+                                           .address = bytes_of(revocation->from),
+                                           .audited = &job->audited},
                                     .reason = revocation->reason,
-                                    .audited = &job->audited,
                                     .on_end = on_end};
     revocation->engine->requests_open++;
     release_start(&job->release);

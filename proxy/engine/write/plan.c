@@ -22,7 +22,7 @@
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
-#include "proxy/engine/session/notes.h"
+#include "proxy/engine/session/facts.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/write/exec.h"
 #include "proxy/engine/write/lock_value.h"
@@ -729,6 +729,25 @@ static enum stk_error remember(struct request *request, struct store_txn *txn)
 
 /* Answered: back on the loop's thread. */
 
+/* By the token rule, or a guard. */
+static void tell_refused(struct request *request, enum stk_error code)
+{
+    const struct plan *plan = &request->plan;
+    const struct claim *claim = request->refused_claim;
+    const struct command *inner =
+        plan->whole || plan->only_step.command == NULL ? request->command : plan->only_step.command;
+
+    engine_tell(request->engine,
+                &(struct fact){.kind = FACT_REFUSED,
+                               .resource = claim != NULL ? claim->resource : request->refused_name,
+                               .token = claim != NULL ? claim->token : 0,
+                               .reason = bytes_of(inner->name),
+                               .code = code,
+                               .command = inner->name,
+                               .newest = request->newest,
+                               .by = {.request = request}});
+}
+
 void plan_note_refusal(struct request *request)
 {
     enum stk_error verdict = request->verdict;
@@ -737,7 +756,7 @@ void plan_note_refusal(struct request *request)
         return;
     request_count_verdict(request);
     if (verdict == STK_STALE || verdict == STK_UNKNOWN || verdict == STK_NOTOKEN)
-        note_refused(request, verdict);
+        tell_refused(request, verdict);
 }
 
 static void note_presented(const struct request *request)
@@ -787,7 +806,7 @@ static void done(struct store_op *op)
     note_presented(request);
     plan_note_refusal(request);
     if (is_guarded(&request->reply))
-        note_refused(request, STK_GUARDED);
+        tell_refused(request, STK_GUARDED);
     counters->receipts_replayed += request->replayed;
     if (request->verdict == STK_OK && !request->replayed) {
         counters->fenced_accepted += request->plan.claims_count > 0;
