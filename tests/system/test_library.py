@@ -45,6 +45,19 @@ def test_an_embedded_store_whose_log_was_deleted_says_so_and_loses_nothing(rig, 
         assert client.command("GET", "r") == b"acknowledged"
 
 
+def test_a_command_whose_connection_is_closed_within_the_program_says_why_its_outcome_is_unknown(
+        rig, library):
+    waiting = re.compile(rb"id=(\d+) [^\n]* cmd=acquire ")
+    with library.open(f"sqlite:{rig.store}") as client, ThreadPoolExecutor(1) as other:
+        client.acquire("r", ttl_ms=60000)
+        waiter = other.submit(client.command, "ACQUIRE", "r", 60000, "WAIT", 30000)
+        found = wait_until(lambda: waiting.search(client.command("CLIENT", "LIST")), "it waits")
+        client.command("CLIENT", "KILL", "ID", found[1].decode())
+        with pytest.raises(StkError, match="the engine ended the session") as caught:
+            waiter.result()
+        assert caught.value.code == "UNSURE"
+
+
 # What is installed.
 
 def exported(path, *options):

@@ -294,6 +294,17 @@ def test_each_error_of_each_request_is_told_and_leaves_nothing_behind(rig, false
             assert token_when_up(client, key) > token
 
 
+def test_a_folder_that_could_not_be_made_is_tried_again_over_the_same_connection(rig, false_server):
+    """Somebody may have allowed it meanwhile."""
+    false_server.errors = dict.fromkeys(LIST, ERRORS["ZNONODE"])
+    client = rig.daemon(lease=false_server.uri).client()
+    wait_until(lambda: false_server.created["/stockade"] >= 3, "it tries again")
+    false_server.errors = {}
+    await_up(client)
+    assert client.token("r") > 0
+    assert len(false_server.connections) == 1
+
+
 def test_answers_may_come_byte_by_byte(rig, false_server):
     false_server.pieces = 1
     client = reached(rig.daemon(lease=false_server.uri)).client()

@@ -170,7 +170,6 @@ static void fail(struct redis_conn *conn, const char *reason)
 static void retry_now(struct redis_conn *conn)
 {
     enter(conn, WAITING, 0);
-    conn->reconnect.failures = 0;
     schedule(conn);
 }
 

@@ -128,7 +128,6 @@ static void on_taken(struct acquire *acquire)
     } else if (acquire->grant.token == 0) {
         item->locked = true;
         item->left_ms = acquire->call.answer == LEASE_HELD ? acquire->call.answer_ttl_ms : SOON_MS;
-        run->items[0].left_ms = item->left_ms;
         give_back(run);
     } else {
         item->token = acquire->grant.token;
@@ -357,10 +356,7 @@ static bool is_denied(const struct lock_run *run, struct lock_item *item)
 {
     if (item->mine && (run->form->flags & LOCK_REENTERS))
         return false;
-    if (!item->locked && line_is_wanted(run->request->engine, item->resource)) {
-        item->locked = true;
-        item->left_ms = SOON_MS;
-    }
+    item->locked = item->locked || line_is_wanted(run->request->engine, item->resource);
     return item->locked;
 }
 
@@ -369,7 +365,6 @@ static bool take_none(struct lock_run *run)
 {
     for (size_t i = 0; i < run->count; i++)
         if (is_denied(run, &run->items[i])) {
-            run->items[0].left_ms = run->items[i].left_ms;
             run->request->engine->counters.leases_denied++;
             return true;
         }

@@ -41,6 +41,7 @@ class FalseZooKeeper:
         self.logins = []  # of the connection that has made the last node
         self.names = "{}"  # what it makes of a sequential node's path
         self.nodes = {}
+        self.created = collections.Counter()  # paths that it was asked to make, refused ones, too
         self.zxids = itertools.count(1000)
         self.connections = []
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -86,6 +87,7 @@ class FalseZooKeeper:
                 answer = b""
                 if kind in CREATES:
                     self.logins = logins
+                    self.created[self._cut(request, 8)[0]] += 1
                 if kind == AUTH:
                     logins.append(self._cut(request, 12 + 4 + len("digest"))[0])
                 elif code == 0:

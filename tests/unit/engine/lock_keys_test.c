@@ -196,6 +196,14 @@ LOCK_TEST(several_of_which_one_is_anothers_turn_fence_nobody)
     assert_says(world, 1, "FENCED v-1 SET r 1", OK);
 }
 
+LOCK_TEST(a_denied_script_is_told_when_to_ask_again_where_another_has_its_turn)
+{
+    assert_says(world, 9, "ACQUIRE r 60000", GRANT(1, 60000));
+    assert_begins(world, 5, "ACQUIRE r 60000 QUEUE ID p", "*2\r\n$6\r\nqueued");
+    assert_says(world, 9, "RELEASE r 1", ":0\r\n");
+    assert_says(world, 2, REDISSON("u:2"), ":100\r\n");
+}
+
 LOCK_TEST(the_same_key_twice_is_one_lock)
 {
     assert_says(world, 1,
