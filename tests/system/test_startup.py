@@ -350,6 +350,9 @@ def test_a_restart_keeps_data_leases_and_their_owners(rig, lease):
         assert client.fenced(token, "HSET", "r", "f", "v") == 0
 
 
+FREE_PAGE = "--admin", "127.0.0.1:0"  # the usual port may be taken
+
+
 def occupied_listen(_rig, taken):
     return ("--listen", f"127.0.0.1:{taken}"), "cannot listen on"
 
@@ -359,12 +362,12 @@ def occupied_admin(_rig, taken):
 
 
 def no_certificate(rig, _taken):
-    return ("--listen", "tls:127.0.0.1:0", "--tls-cert", rig.folder / "no.pem",
+    return ("--listen", "tls:127.0.0.1:0", *FREE_PAGE, "--tls-cert", rig.folder / "no.pem",
             "--tls-key", rig.folder / "no.pem"), "no.pem"
 
 
 def open_to_all(_rig, _taken):
-    return ("--listen", "0.0.0.0:0"), "insecure-listen"
+    return ("--listen", "0.0.0.0:0", *FREE_PAGE), "insecure-listen"
 
 
 def page_open_to_all(_rig, _taken):
@@ -375,7 +378,7 @@ def bad_users(rig, _taken):
     path = rig.folder / "users"
     path.write_text("user ann on nonsense")
     path.chmod(0o600)
-    return ("--listen", "127.0.0.1:0", "--acl-file", path), "nonsense"
+    return ("--listen", "127.0.0.1:0", *FREE_PAGE, "--acl-file", path), "nonsense"
 
 
 WRONG_DOORS = [occupied_listen, occupied_admin, no_certificate, open_to_all, page_open_to_all,

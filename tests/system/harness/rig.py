@@ -110,7 +110,7 @@ class Stockaded(Process):
         """An admin HTTP request: (status, content type, body)."""
         url = "http://{}:{}{}".format(*self.admin, path)
         try:
-            with urllib.request.urlopen(url, timeout=patience(5)) as answer:
+            with urllib.request.urlopen(url, timeout=patience(HANG_SECONDS)) as answer:
                 return answer.status, answer.headers["Content-Type"], answer.read().decode()
         except urllib.error.HTTPError as refusal:
             with refusal:
