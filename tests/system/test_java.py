@@ -68,6 +68,14 @@ def test_what_a_registry_takes_is_whole(tmp_path):
     assert "META-INF/maven/io.stockade/stockade/pom.xml" in entries[""]
 
 
+def test_the_readme_names_the_package_as_its_pom_does():
+    pom = (PACKAGE / "pom.xml").read_text()
+    names = re.findall(r"<(groupId|artifactId|version)>(.*)</", pom)
+    assert len(names) == 3
+    page = (PACKAGE / "README.md").read_text()
+    assert re.findall(r"<(groupId|artifactId|version)>(.*)</", page) == names
+
+
 def readme_examples():
     page = (PACKAGE / "README.md").read_text()
     return re.findall(r"^```java\n(.*?)^```", page, re.M | re.S)

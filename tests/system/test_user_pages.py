@@ -113,6 +113,19 @@ def test_the_readme_begins_with_the_words_that_people_search(words):
     assert words in TEXTS["README.md"].partition("\n## ")[0].replace("\n", " ")
 
 
+def test_npm_is_given_a_packed_file():
+    # A folder it would link, at the latest when the next package is installed.
+    ways = [way for text in TEXTS.values()
+            for way in re.findall(r"npm install (.*proxy/client/node)", text)]
+    assert len(ways) == 3 and all(way.startswith("$(npm pack --silent ") for way in ways)
+
+
+def test_the_line_to_wait_for_is_told_as_the_daemon_prints_it():
+    told = [between for text in TEXTS.values()
+            for between in re.findall(r"stockaded ready(.*?)listen=", text)]
+    assert len(told) == 2 and set(told) == {": "}
+
+
 # The runbook.
 
 RUNBOOK = TEXTS["proxy/server/OPERATIONS.md"].partition("\n## When something is wrong\n")[2]
