@@ -50,7 +50,7 @@ static bool starts(const struct scan *scan, const char *two)
 
 static enum token next(struct scan *scan)
 {
-    while (scan->at < scan->end) {
+    while (scan->at < scan->end)
         if (starts(scan, "--")) {
             skip_past(scan, "\n");
         } else if (starts(scan, "/*")) {
@@ -61,7 +61,6 @@ static enum token next(struct scan *scan)
         } else {
             break;
         }
-    }
     if (scan->at == scan->end)
         return TOKEN_END;
     const char *begin = scan->at;

@@ -40,9 +40,8 @@ int answer_refuse(struct answer *answer, int code, const char *error, const char
     }
     answer_text(out, "{", "error", bytes_of(error));
     answer_text(out, ", ", "message", bytes_of(message));
-    if (key != NULL) {
+    if (key != NULL)
         answer_text(out, ", ", "key", bytes_of(key));
-    }
     buf_append_text(out, "}\n");
     return code;
 }
@@ -69,9 +68,8 @@ bool answer_connect(struct answer *answer, int *code)
 {
     struct failure failure;
 
-    if (answer->client != NULL) {
+    if (answer->client != NULL)
         return true;
-    }
     const char *uri = cli_uri(answer->cli, &failure);
     if (uri == NULL) {
         term_error("%s: %s; see %s --help", answer->command, failure.text, answer->command);
@@ -79,9 +77,8 @@ bool answer_connect(struct answer *answer, int *code)
         return false;
     }
     enum stk_error error = stk_client_open(uri, ANSWER_LIMIT_MS, &answer->client);
-    if (error != STK_OK) {
+    if (error != STK_OK)
         *code = answer_fail(answer, error);
-    }
     return error == STK_OK;
 }
 
@@ -89,13 +86,11 @@ stk_reply *answer_ask(struct answer *answer, const char *const *words, size_t co
 {
     stk_reply *reply;
 
-    if (!answer_connect(answer, code)) {
+    if (!answer_connect(answer, code))
         return NULL;
-    }
     enum stk_error error = stk_command(answer->client, count, words, NULL, &reply);
-    if (error != STK_OK) {
+    if (error != STK_OK)
         *code = answer_fail(answer, error);
-    }
     return reply;
 }
 
@@ -115,9 +110,8 @@ const stk_reply *answer_entry(const stk_reply *map, const char *name)
 {
     for (size_t i = 0; i + 1 < stk_reply_count(map); i += 2) {
         const char *said = stk_reply_string(stk_reply_at(map, i), NULL);
-        if (said != NULL && strcmp(said, name) == 0) {
+        if (said != NULL && strcmp(said, name) == 0)
             return stk_reply_at(map, i + 1);
-        }
     }
     return NULL;
 }

@@ -72,9 +72,8 @@ static int compare_parts(const void *left, const void *right)
     const struct part *a = left, *b = right;
     int order = strcmp(a->begins.id, b->begins.id);
 
-    if (order != 0 || a->number == b->number) {
+    if (order != 0 || a->number == b->number)
         return order != 0 ? order : strcmp(a->name, b->name);
-    }
     return a->number < b->number ? -1 : 1;
 }
 
@@ -85,17 +84,14 @@ static bool open_part(struct part *part, const char *name, struct failure *failu
 
     part->name = name;
     int fd = file_open(name, NULL, why);
-    if (fd < 0) {
+    if (fd < 0)
         return failure_set(failure, "%s: %s", name, why);
-    }
     part->file = fdopen(fd, "r");
     check(part->file != NULL);
-    if (fgets(line, sizeof line, part->file) == NULL && ferror(part->file)) {
+    if (fgets(line, sizeof line, part->file) == NULL && ferror(part->file))
         return failure_set(failure, "%s: %s", name, strerror(errno));
-    }
-    if (chain_line_read((struct bytes){line, strcspn(line, "\n")}, &read)) {
+    if (chain_line_read((struct bytes){line, strcspn(line, "\n")}, &read))
         (void)chain_line_begins(&read, &part->begins, &part->number);
-    }
     rewind(part->file);
     return true;
 }
@@ -107,12 +103,10 @@ static bool judge_file(struct judge *judge, const struct part *part, bool last,
     size_t len;
 
     judge_begin_file(judge, part->name);
-    while ((len = fread(piece, 1, sizeof piece, part->file)) > 0) {
+    while ((len = fread(piece, 1, sizeof piece, part->file)) > 0)
         judge_read(judge, (struct bytes){piece, len});
-    }
-    if (ferror(part->file)) {
+    if (ferror(part->file))
         return failure_set(failure, "%s: %s", part->name, strerror(errno));
-    }
     judge_end_file(judge, last);
     return true;
 }
@@ -131,12 +125,11 @@ struct verdict {
 /* The store's head of a chain, or NULL. */
 static const struct store_audit_head *find_head(const struct verdict *verdict, const char *id)
 {
-    for (size_t i = 0; i < verdict->heads_count; i++) {
+    for (size_t i = 0; i < verdict->heads_count; i++)
         if (strcmp(verdict->heads[i].chain, id) == 0) {
             verdict->given[i] = true;
             return &verdict->heads[i];
         }
-    }
     return NULL;
 }
 
@@ -153,11 +146,10 @@ static void tell_json(struct verdict *verdict, const struct judgement *judgement
                judgement->first, judgement->head.lines, judgement->head.hash.hex, files,
                judgement->torn, judgement->gaps, judgement->ends_torn ? "true" : "false",
                verdict->settings->store != NULL ? "true" : "false");
-    if (why != NULL) {
+    if (why != NULL)
         json_string(json, bytes_of(why));
-    } else {
+    else
         buf_append_text(json, "null");
-    }
     buf_append_text(json, "}");
 }
 
@@ -165,25 +157,20 @@ static void tell_notes(struct verdict *verdict, const struct judgement *judgemen
 {
     struct term *term = &verdict->term;
 
-    if (judgement->first > 1) {
+    if (judgement->first > 1)
         term_line(term, "  lines before %" PRIu64 " are in files that were not given",
                   judgement->first);
-    }
-    if (judgement->torn > 0) {
+    if (judgement->torn > 0)
         term_line(term, "  places where a crash tore a line: %" PRIu64, judgement->torn);
-    }
-    if (judgement->gaps > 0) {
+    if (judgement->gaps > 0)
         term_line(term, "  lines that tell of events that could not be written: %" PRIu64,
                   judgement->gaps);
-    }
-    if (judgement->ends_torn) {
+    if (judgement->ends_torn)
         term_line(term, "  the last line has no end: a crash tore it, somebody cut it, or it is "
                         "being written");
-    }
-    if (verdict->settings->store == NULL) {
+    if (verdict->settings->store == NULL)
         term_line(term, "  the end was not checked: without --store, a file that was cut looks "
                         "whole");
-    }
 }
 
 static void tell(struct verdict *verdict, const struct judgement *judgement, const char *why,
@@ -218,9 +205,8 @@ static bool judge_chain(struct verdict *verdict, const struct part *parts, size_
         memcpy(known.hash.hex, kept->hash, sizeof known.hash.hex);
     }
     struct judge *judge = judge_new(kept == NULL ? NULL : &known);
-    for (size_t i = 0; i < count && read; i++) {
+    for (size_t i = 0; i < count && read; i++)
         read = judge_file(judge, &parts[i], i + 1 == count, failure);
-    }
     if (read) {
         const struct judgement *judgement = judge_end(judge);
         char unknown[320];
@@ -245,9 +231,8 @@ static bool judge_all(struct verdict *verdict, struct part *parts, size_t count,
                             strcmp(parts[to].begins.id, parts[from].begins.id) == 0;
              to++) {
         }
-        if (!judge_chain(verdict, parts + from, to - from, failure)) {
+        if (!judge_chain(verdict, parts + from, to - from, failure))
             return false;
-        }
     }
     return true;
 }
@@ -255,13 +240,11 @@ static bool judge_all(struct verdict *verdict, struct part *parts, size_t count,
 /* Name the chains that the store knows and no file is of: old ones, or taken away. */
 static void tell_others(struct verdict *verdict)
 {
-    for (size_t i = 0; i < verdict->heads_count; i++) {
-        if (!verdict->given[i] && !verdict->settings->json) {
+    for (size_t i = 0; i < verdict->heads_count; i++)
+        if (!verdict->given[i] && !verdict->settings->json)
             term_line(&verdict->term,
                       "the store knows %s lines of chain %s, too, of which no file was given",
                       TERM_NUMBER(verdict->heads[i].lines), verdict->heads[i].chain);
-        }
-    }
 }
 
 static bool read_store(struct verdict *verdict, struct failure *failure)
@@ -269,15 +252,12 @@ static bool read_store(struct verdict *verdict, struct failure *failure)
     const char *said = verdict->settings->store;
     char why[MAINTENANCE_WHY_MAX];
 
-    if (said == NULL) {
+    if (said == NULL)
         return true;
-    }
-    if (!store_uri_is_valid(said, why, sizeof why)) {
+    if (!store_uri_is_valid(said, why, sizeof why))
         return failure_set(failure, "--store: %s", why);
-    }
-    if (!store_audit_heads(said, &verdict->heads, &verdict->heads_count, why, sizeof why)) {
+    if (!store_audit_heads(said, &verdict->heads, &verdict->heads_count, why, sizeof why))
         return failure_set(failure, "%s", why);
-    }
     verdict->given = mem_zalloc(verdict->heads_count + 1);
     return true;
 }
@@ -289,21 +269,17 @@ static bool verify(struct verdict *verdict, struct failure *failure)
     /* The heads first: the files only grow meanwhile. */
     bool done = read_store(verdict, failure);
 
-    for (size_t i = 0; i < settings->files_count && done; i++) {
+    for (size_t i = 0; i < settings->files_count && done; i++)
         done = open_part(&parts[i], settings->files[i], failure);
-    }
     if (done) {
         qsort(parts, settings->files_count, sizeof *parts, compare_parts);
         done = judge_all(verdict, parts, settings->files_count, failure);
     }
-    if (done) {
+    if (done)
         tell_others(verdict);
-    }
-    for (size_t i = 0; i < settings->files_count; i++) {
-        if (parts[i].file != NULL) {
+    for (size_t i = 0; i < settings->files_count; i++)
+        if (parts[i].file != NULL)
             (void)fclose(parts[i].file);
-        }
-    }
     free(parts);
     return done;
 }
@@ -322,12 +298,11 @@ int audit_verify_run(struct cli *cli, int argc, char **argv)
     struct verdict verdict = {.settings = &settings};
     term_open(&verdict.term);
     bool done = verify(&verdict, &failure);
-    if (!done) {
+    if (!done)
         term_error("%s: %s", table.command, failure.text);
-    } else if (settings.json) {
+    else if (settings.json)
         printf("{\"ok\": %s, \"chains\": [%.*s]}\n", verdict.broken == 0 ? "true" : "false",
                (int)verdict.json.len, verdict.json.data);
-    }
     free(verdict.heads);
     free(verdict.given);
     free(settings.files);

@@ -29,21 +29,17 @@ static bool read_password(const char *path, const char *origin, char *password,
     struct buf text = {0};
     char why[FILE_WHY_SIZE];
 
-    if (!file_read(path, PASSWORD_MAX + 2, &text, NULL, why)) { /* with CR LF */
+    if (!file_read(path, PASSWORD_MAX + 2, &text, NULL, why)) /* with CR LF */
         return failure_set(failure, "%s %s: %s", origin, path, why);
-    }
     size_t len = text.len;
-    if (len > 0 && text.data[len - 1] == '\n') {
+    if (len > 0 && text.data[len - 1] == '\n')
         len--;
-    }
-    if (len > 0 && text.data[len - 1] == '\r') {
+    if (len > 0 && text.data[len - 1] == '\r')
         len--;
-    }
     text.data[len] = '\0';
     bool good = len > 0 && len <= PASSWORD_MAX && strcspn(text.data, "\n") == len;
-    if (good) {
+    if (good)
         memcpy(password, text.data, len + 1);
-    }
     explicit_bzero(text.data, text.len);
     buf_free(&text);
     return good || failure_set(failure, "%s %s: takes a file with one line of 1 to %d bytes",
@@ -58,13 +54,11 @@ static bool find_password(const struct cli *cli, char password[PASSWORD_MAX + 1]
     const char *word = environment("STOCKADE_PASSWORD");
 
     password[0] = '\0';
-    if (cli->password_file != NULL) {
+    if (cli->password_file != NULL)
         return read_password(cli->password_file, "--password-file", password, failure);
-    }
     if (word != NULL) {
-        if (strlen(word) > PASSWORD_MAX) {
+        if (strlen(word) > PASSWORD_MAX)
             return failure_set(failure, "STOCKADE_PASSWORD takes at most %d bytes", PASSWORD_MAX);
-        }
         memcpy(password, word, strlen(word) + 1);
         return true;
     }
@@ -115,9 +109,8 @@ static bool wants_password(const char *uri)
     const char *host = after_scheme(uri);
     const char *at_sign = host != NULL ? strrchr(host, '@') : NULL;
 
-    if (host != NULL) {
+    if (host != NULL)
         return at_sign == NULL || memchr(host, ':', (size_t)(at_sign - host)) == NULL;
-    }
     return uri_after(uri, "stockade+unix:") != NULL && strstr(uri, "password=") == NULL;
 }
 
@@ -128,9 +121,8 @@ static const char *suggest_scheme(const char *said, char meant[MEANT_MAX])
     bool is_path = strchr(said, '/') != NULL || strstr(said, ".db") != NULL;
 
     if (said[0] == '\0' || strpbrk(said, "@?") != NULL || strstr(said, "://") != NULL ||
-        uri_after(said, "sqlite:") != NULL || uri_after(said, "stockade") != NULL) {
+        uri_after(said, "sqlite:") != NULL || uri_after(said, "stockade") != NULL)
         return "";
-    }
     text_print(meant, MEANT_MAX, "; did you mean %s%s?", is_path ? "sqlite:" : "stockade://", said);
     return meant;
 }
@@ -141,26 +133,22 @@ const char *cli_uri(struct cli *cli, struct failure *failure)
     char password[PASSWORD_MAX + 1] = "", why[256], meant[MEANT_MAX];
     struct target target;
 
-    if (cli->uri_is_store) {
+    if (cli->uri_is_store)
         origin = "--store";
-    }
     if (said == NULL) {
         said = environment("STOCKADE_URI");
         origin = "STOCKADE_URI";
     }
-    if (said == NULL) {
+    if (said == NULL)
         said = CLI_DEFAULT_URI;
-    }
     bool wants = wants_password(said);
-    if (wants && !find_password(cli, password, failure)) {
+    if (wants && !find_password(cli, password, failure))
         return NULL;
-    }
     buf_clear(&cli->full_uri);
-    if (password[0] != '\0') {
+    if (password[0] != '\0')
         append_with_login(&cli->full_uri, said, password);
-    } else {
+    else
         buf_append_text(&cli->full_uri, said);
-    }
     buf_append(&cli->full_uri, "", 1);
     if (!target_parse(cli->full_uri.data, &target, why, sizeof why)) {
         (void)failure_set(failure, "%s: %s%s", origin, why, suggest_scheme(said, meant));
@@ -173,13 +161,11 @@ bool cli_server(struct cli *cli, struct client_uri *server, struct failure *fail
 {
     const char *uri = cli_uri(cli, failure);
 
-    if (uri == NULL) {
+    if (uri == NULL)
         return false;
-    }
-    if (uri_after(uri, "sqlite:") != NULL) {
+    if (uri_after(uri, "sqlite:") != NULL)
         return failure_set(failure, "-u takes stockade:// or stockade+unix: here: it talks to a "
                                     "daemon as Redis clients do");
-    }
     return client_uri_parse(server, "stockade", uri, failure);
 }
 
@@ -198,13 +184,11 @@ const char *cli_store(struct cli *cli, const char **origin)
         *origin = "STOCKADE_URI";
         said = uri;
     }
-    if (said == NULL) {
+    if (said == NULL)
         return NULL;
-    }
     const char *lease = strstr(said, "?lease="); /* of no concern to who works on the store */
-    if (lease == NULL && store_uri_is_postgresql(said)) {
+    if (lease == NULL && store_uri_is_postgresql(said))
         lease = strstr(said, "&lease=");
-    }
     buf_clear(&cli->full_uri);
     buf_append(&cli->full_uri, said, lease != NULL ? (size_t)(lease - said) : strlen(said));
     buf_append(&cli->full_uri, "", 1);

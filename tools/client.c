@@ -40,9 +40,8 @@ static bool parse_stockade(struct client_uri *uri, const char *text)
     struct target target;
     char why[256];
 
-    if (!target_parse(text, &target, why, sizeof why) || target.kind == TARGET_EMBEDDED) {
+    if (!target_parse(text, &target, why, sizeof why) || target.kind == TARGET_EMBEDDED)
         return false;
-    }
     uri->is_unix = target.kind == TARGET_UNIX;
     text_print(uri->path, sizeof uri->path, "%s", target.path);
     uri->host = target.host;
@@ -65,11 +64,10 @@ bool client_uri_parse(struct client_uri *uri, const char *scheme, const char *te
 
     *uri = (struct client_uri){.is_unix = false};
     text_print(uri->text, sizeof uri->text, "%s", text);
-    if (strcmp(scheme, "redis") != 0) {
+    if (strcmp(scheme, "redis") != 0)
         good = parse_stockade(uri, text);
-    } else {
+    else
         good = tcp != NULL ? parse_tcp(uri, tcp) : path != NULL && parse_unix(uri, path);
-    }
     if (!good || strlen(text) >= sizeof uri->text) {
         struct buf shown = {0};
         uri_append_masked(&shown, text);
@@ -116,17 +114,14 @@ bool client_open(struct client *client, const struct client_uri *uri)
         return false;
     }
     bool ready = true;
-    if (login->password[0] != '\0' && login->user[0] != '\0') {
+    if (login->password[0] != '\0' && login->user[0] != '\0')
         ready = client_do(client, "AUTH %s %s", login->user, login->password);
-    } else if (login->password[0] != '\0') {
+    else if (login->password[0] != '\0')
         ready = client_do(client, "AUTH %s", login->password);
-    }
-    if (ready && uri->db != 0) {
+    if (ready && uri->db != 0)
         ready = client_do(client, "SELECT %d", uri->db);
-    }
-    if (!ready) {
+    if (!ready)
         client_close(client);
-    }
     return ready;
 }
 
@@ -190,9 +185,8 @@ bool client_do(struct client *client, const char *format, ...)
     va_end(args);
     redisReply *reply = client_next(client);
     bool good = reply != NULL;
-    if (good && reply->type == REDIS_REPLY_ERROR) {
+    if (good && reply->type == REDIS_REPLY_ERROR)
         good = failure_set(&client->failure, "the server refused: %s", reply->str);
-    }
     freeReplyObject(reply);
     return good;
 }
@@ -227,14 +221,12 @@ const char *client_text(const redisReply *reply)
 
 enum acquire_reply lease_of(const redisReply *reply, struct lease *lease)
 {
-    if (reply->type == REDIS_REPLY_NIL) {
+    if (reply->type == REDIS_REPLY_NIL)
         return ACQUIRE_HELD;
-    }
     if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
         client_to_int64(reply->element[0], &lease->token) &&
-        client_to_int64(reply->element[1], &lease->ttl_ms)) {
+        client_to_int64(reply->element[1], &lease->ttl_ms))
         return ACQUIRE_GRANTED;
-    }
     return ACQUIRE_REFUSED;
 }
 
@@ -246,14 +238,12 @@ bool lease_released(const redisReply *reply)
 
 bool lease_taken(struct client *client, const char *key, redisReply *reply, struct lease *lease)
 {
-    if (reply == NULL) {
+    if (reply == NULL)
         return false;
-    }
     enum acquire_reply answer = lease_of(reply, lease);
-    if (answer != ACQUIRE_GRANTED) {
+    if (answer != ACQUIRE_GRANTED)
         (void)failure_set(&client->failure, "no lease on %s: %s", key,
                           answer == ACQUIRE_HELD ? "another holds it" : client_text(reply));
-    }
     freeReplyObject(reply);
     return answer == ACQUIRE_GRANTED;
 }
@@ -264,9 +254,8 @@ bool lease_write(struct client *client, const char *command, const char *key, co
     redisReply *reply =
         client_call(client, "ACQUIRE %s %d WAIT %d", key, WRITE_TTL_MS, WRITE_WAIT_MS);
 
-    if (!lease_taken(client, key, reply, &lease)) {
+    if (!lease_taken(client, key, reply, &lease))
         return false;
-    }
     bool written =
         value == NULL ? client_do(client, "FENCED %lld %s %s", (long long)lease.token, command, key)
                       : client_do(client, "FENCED %lld %s %s %s", (long long)lease.token, command,

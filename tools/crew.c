@@ -21,9 +21,8 @@ static void member_ended(struct crew *crew, struct crew_member *member, int stat
     member->ended = true;
     member->wake_ms = 0;
     crew->running--;
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
         crew->failed++;
-    }
 }
 
 bool crew_start(struct crew *crew, unsigned count, crew_function *function, void *context,
@@ -60,9 +59,8 @@ unsigned crew_poll(struct crew *crew, int64_t now_ms, int64_t pause_ms)
         struct crew_member *member = &crew->members[i];
         int status;
 
-        if (member->ended || waitpid(member->pid, &status, WNOHANG | WUNTRACED) != member->pid) {
+        if (member->ended || waitpid(member->pid, &status, WNOHANG | WUNTRACED) != member->pid)
             continue;
-        }
         if (WIFSTOPPED(status)) {
             member->wake_ms = now_ms + pause_ms;
             stopped++;
@@ -88,11 +86,9 @@ int64_t crew_next_wake(const struct crew *crew, int64_t otherwise)
 {
     int64_t next = otherwise;
 
-    for (unsigned i = 0; i < crew->count; i++) {
-        if (crew->members[i].wake_ms != 0 && crew->members[i].wake_ms < next) {
+    for (unsigned i = 0; i < crew->count; i++)
+        if (crew->members[i].wake_ms != 0 && crew->members[i].wake_ms < next)
             next = crew->members[i].wake_ms;
-        }
-    }
     return next;
 }
 
@@ -112,11 +108,9 @@ void crew_end(struct crew *crew)
 
 static bool member_failed(const struct crew_work *work, struct failure *failure)
 {
-    for (unsigned i = 0; i < work->count; i++) {
-        if (work->failures[i].text[0] != '\0') {
+    for (unsigned i = 0; i < work->count; i++)
+        if (work->failures[i].text[0] != '\0')
             return failure_set(failure, "%s", work->failures[i].text);
-        }
-    }
     return failure_set(failure, "a %s crashed", work->member);
 }
 
@@ -126,23 +120,19 @@ static bool watch(struct crew_work *work, struct crew *crew, struct failure *fai
 
     while (crew->running > 0) {
         int64_t now_ms = clock_now_ms(&clock_monotonic);
-        if (work->signals->ending != 0) {
+        if (work->signals->ending != 0)
             return failure_set(failure, "interrupted");
-        }
         work->stops += crew_poll(crew, now_ms, work->pause_ms);
-        if (crew->failed > 0) {
+        if (crew->failed > 0)
             return member_failed(work, failure);
-        }
         crew_wake(crew, now_ms);
         if (now_ms >= tick_ms) {
             tick_ms = now_ms + TICK_MS;
-            if (!work->progress(work->context, now_ms - began_ms, failure)) {
+            if (!work->progress(work->context, now_ms - began_ms, failure))
                 return false;
-            }
         }
-        if (crew->running > 0) {
+        if (crew->running > 0)
             (void)signals_wait(work->signals, -1, crew_next_wake(crew, tick_ms) - now_ms);
-        }
     }
     return true;
 }

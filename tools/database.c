@@ -16,9 +16,8 @@ static bool failed(struct database *database, const char *state, const char *tex
 {
     (void)snprintf(database->state, sizeof database->state, "%s", state);
     (void)failure_set(&database->failure, "PostgreSQL: %s", text);
-    for (char *at = database->failure.text; (at = strpbrk(at, "\n\t")) != NULL;) {
+    for (char *at = database->failure.text; (at = strpbrk(at, "\n\t")) != NULL;)
         *at = at[1] == '\0' ? '\0' : ' ';
-    }
     return false;
 }
 
@@ -30,9 +29,8 @@ bool database_open(struct database *database, const char *uri)
 
     *database = (struct database){.conn = NULL};
     (void)snprintf(connect_s, sizeof connect_s, "%d", CONNECT_LIMIT_S);
-    if (!libpq_load(&database->pq, why, sizeof why)) {
+    if (!libpq_load(&database->pq, why, sizeof why))
         return failure_set(&database->failure, "%s", why);
-    }
     database->conn = database->pq.PQconnectdbParams(words, values, 1);
     if (database->pq.PQstatus(database->conn) != CONNECTION_OK) {
         (void)failed(database, "08001", database->pq.PQerrorMessage(database->conn));
@@ -60,11 +58,9 @@ static void read_answer(const struct libpq *pq, PGresult *result, struct databas
 
     *answer = (struct database_answer){
         .rows = has_rows ? pq->PQntuples(result) : strtoll(pq->PQcmdTuples(result), NULL, 10)};
-    for (int i = 0; has_rows && answer->rows > 0 && i < DATABASE_NUMBERS; i++) {
-        if (i < pq->PQnfields(result)) {
+    for (int i = 0; has_rows && answer->rows > 0 && i < DATABASE_NUMBERS; i++)
+        if (i < pq->PQnfields(result))
             answer->numbers[i] = strtoll(pq->PQgetvalue(result, 0, i), NULL, 10);
-        }
-    }
 }
 
 /* Take in what the server says until it is done, or until the limit. */
@@ -76,12 +72,10 @@ static bool await(struct database *database)
 
     while (pq->PQisBusy(database->conn)) {
         int64_t left_ms = (limit_us - clock_now_us(&clock_monotonic)) / 1000;
-        if (left_ms <= 0) {
+        if (left_ms <= 0)
             return failed(database, "08000", "it does not answer");
-        }
-        if (poll(&wait, 1, (int)left_ms) > 0 && !pq->PQconsumeInput(database->conn)) {
+        if (poll(&wait, 1, (int)left_ms) > 0 && !pq->PQconsumeInput(database->conn))
             break; /* the next result says so */
-        }
     }
     return true;
 }
@@ -93,22 +87,19 @@ static bool run(struct database *database, struct database_answer *answer, const
     PGresult *result;
     int count = 0;
 
-    while (params != NULL && params[count] != NULL) {
+    while (params != NULL && params[count] != NULL)
         count++;
-    }
     database->state[0] = '\0';
-    if (!pq->PQsendQueryParams(database->conn, sql, count, NULL, params, NULL, NULL, 0)) {
+    if (!pq->PQsendQueryParams(database->conn, sql, count, NULL, params, NULL, NULL, 0))
         return failed(database, "08000", pq->PQerrorMessage(database->conn));
-    }
     while (await(database) && (result = pq->PQgetResult(database->conn)) != NULL) {
         ExecStatusType status = pq->PQresultStatus(result);
         const char *state = pq->PQresultErrorField(result, PG_DIAG_SQLSTATE);
-        if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
+        if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
             (void)failed(database, state != NULL ? state : "08000",
                          pq->PQresultErrorMessage(result));
-        } else if (answer != NULL) {
+        else if (answer != NULL)
             read_answer(pq, result, answer);
-        }
         pq->PQclear(result);
     }
     return database->state[0] == '\0';
@@ -117,9 +108,8 @@ static bool run(struct database *database, struct database_answer *answer, const
 bool database_do(struct database *database, struct database_answer *answer, const char *sql,
                  const char *const *params)
 {
-    if (database->since_us == 0) {
+    if (database->since_us == 0)
         database->since_us = clock_now_us(&clock_monotonic);
-    }
     bool done = run(database, answer, sql, params);
     if (database->pq.PQtransactionStatus(database->conn) != PQTRANS_INTRANS) {
         database->used_us += clock_now_us(&clock_monotonic) - database->since_us;

@@ -82,10 +82,9 @@ static void list_json(struct buf *out, const stk_reply *guards)
 {
     for (size_t i = 0; i < stk_reply_count(guards); i++) {
         buf_append_text(out, i == 0 ? "[\n  " : ",\n  ");
-        for (size_t column = 0; column < COLUMNS; column++) {
+        for (size_t column = 0; column < COLUMNS; column++)
             answer_text(out, column == 0 ? "{" : ", ", names[column],
                         answer_entry_text(stk_reply_at(guards, i), names[column]));
-        }
         if (is_broken(stk_reply_at(guards, i)))
             answer_text(out, ", ", "problem",
                         answer_entry_text(stk_reply_at(guards, i), "problem"));
@@ -110,9 +109,8 @@ static void list_table_print(const stk_reply *guards)
                                  TERM_NAME_MAX, texts[i]);
     }
     term_open(&term);
-    if (count > 0) {
+    if (count > 0)
         term_table(&term, all, count + 1, COLUMNS);
-    }
     for (size_t i = 0; i < count; i++) {
         const stk_reply *guard = stk_reply_at(guards, i);
         struct bytes problem = answer_entry_text(guard, "problem");
@@ -129,11 +127,10 @@ static int list(struct answer *answer, const struct settings *settings)
     int code = CLI_OK;
     stk_reply *reply = answer_ask(answer, words, 2, &code);
 
-    if (reply != NULL && settings->json) {
+    if (reply != NULL && settings->json)
         list_json(&answer->out, reply);
-    } else if (reply != NULL) {
+    else if (reply != NULL)
         list_table_print(reply);
-    }
     stk_reply_free(reply);
     return code;
 }

@@ -48,9 +48,8 @@ static void print_help(void)
            "The command line of Stockade, a lock service whose tokens are checked where the data\n"
            "is.\n\n"
            "commands:\n");
-    for (int i = 0; i < COMMANDS; i++) {
+    for (int i = 0; i < COMMANDS; i++)
         printf("  %-16s %s\n", commands[i].name, commands[i].summary);
-    }
     printf("\noptions, anywhere on the line (of `lock`: before the --):\n"
            "  -u, --uri URI    the server: stockade://[user:password@]host[:port], stockades:// by "
            "TLS,\n"
@@ -74,13 +73,11 @@ static const struct cli_command *find_command(int argc, char **argv, int *words)
         const char *name = commands[i].name;
         size_t first = strcspn(name, " ");
 
-        if (strlen(argv[0]) != first || strncmp(argv[0], name, first) != 0) {
+        if (strlen(argv[0]) != first || strncmp(argv[0], name, first) != 0)
             continue;
-        }
         *words = name[first] == '\0' ? 1 : 2;
-        if (*words == 1 || (argc > 1 && strcmp(argv[1], name + first + 1) == 0)) {
+        if (*words == 1 || (argc > 1 && strcmp(argv[1], name + first + 1) == 0))
             return &commands[i];
-        }
     }
     return NULL;
 }
@@ -121,22 +118,18 @@ static void print_group(const char *word)
     size_t len = strlen(word);
 
     printf("usage: stockade [-u URI] COMMAND [options]\n\ncommands:\n");
-    for (int i = 0; i < COMMANDS; i++) {
-        if (strncmp(commands[i].name, word, len) == 0 && commands[i].name[len] == ' ') {
+    for (int i = 0; i < COMMANDS; i++)
+        if (strncmp(commands[i].name, word, len) == 0 && commands[i].name[len] == ' ')
             printf("  %-16s %s\n", commands[i].name, commands[i].summary);
-        }
-    }
 }
 
 static bool is_group(const char *word)
 {
     size_t len = strlen(word);
 
-    for (int i = 0; i < COMMANDS; i++) {
-        if (strncmp(commands[i].name, word, len) == 0 && commands[i].name[len] == ' ') {
+    for (int i = 0; i < COMMANDS; i++)
+        if (strncmp(commands[i].name, word, len) == 0 && commands[i].name[len] == ' ')
             return true;
-        }
-    }
     return false;
 }
 
@@ -155,9 +148,8 @@ static int help_on(struct cli *cli, int argc, char **argv)
         char *asked[] = {argv[words - 1], help, NULL};
         return command->run(cli, 2, asked);
     }
-    if (argc > 1 || !is_group(argv[0])) {
+    if (argc > 1 || !is_group(argv[0]))
         return unknown_command(argc, argv);
-    }
     print_group(argv[0]);
     return CLI_OK;
 }
@@ -166,16 +158,13 @@ static int run_command(struct cli *cli, int argc, char **argv)
 {
     int words = 0;
 
-    if (argc == 0) {
+    if (argc == 0)
         return wrong_usage("a command is missing", "");
-    }
-    if (strcmp(argv[0], "help") == 0) {
+    if (strcmp(argv[0], "help") == 0)
         return help_on(cli, argc - 1, argv + 1);
-    }
     const struct cli_command *command = find_command(argc, argv, &words);
-    if (command == NULL) {
+    if (command == NULL)
         return unknown_command(argc, argv);
-    }
     return command->run(cli, argc - words + 1, argv + words - 1);
 }
 
@@ -184,11 +173,9 @@ static void warn_of_variables(void)
 {
     char text[200];
 
-    for (char **setting = environ; *setting != NULL; setting++) {
-        if (environment_complaint(*setting, text, sizeof text) != NULL) {
+    for (char **setting = environ; *setting != NULL; setting++)
+        if (environment_complaint(*setting, text, sizeof text) != NULL)
             term_error("stockade: %s", text);
-        }
-    }
 }
 
 static bool reader_has_left(void)
@@ -204,9 +191,8 @@ static int close_output(int code)
     errno = 0;
     bool wrote = fflush(stdout) == 0 && ferror(stdout) == 0;
     bool left = reader_has_left();
-    if ((fclose(stdout) == 0 && wrote) || left) {
+    if ((fclose(stdout) == 0 && wrote) || left)
         return code;
-    }
     term_error("stockade: cannot write to stdout: %s",
                errno != 0 ? strerror(errno) : "not all of it was taken");
     return code == CLI_OK ? CLI_FAILED : code;
@@ -229,22 +215,20 @@ static int read_options(struct cli *cli, const char *group, int argc, char **arg
 
     opterr = 0;
     optind = 0; /* glibc: start over */
-    while ((got = getopt_long(argc, argv, "+:u:hV", longs, NULL)) != -1) {
+    while ((got = getopt_long(argc, argv, "+:u:hV", longs, NULL)) != -1)
         switch (got) {
         case 'u': cli->uri = optarg; break;
         case 'p': cli->password_file = optarg; break;
         case 'h':
-            if (group != NULL) {
+            if (group != NULL)
                 print_group(group);
-            } else {
+            else
                 print_help();
-            }
             return CLI_OK;
         case 'V': printf("stockade " STOCKADE_VERSION "\n"); return CLI_OK;
         case ':': return wrong_usage(argv[optind - 1], " needs a value");
         default: return wrong_usage(argv[optind - 1], " is not an option");
         }
-    }
     return GO_ON;
 }
 
@@ -255,17 +239,15 @@ int main(int argc, char **argv)
     /* A reader that leaves (`stockade demo | head`) must not end us before we have cleaned up. */
     (void)signal(SIGPIPE, SIG_IGN);
     int code = read_options(&cli, NULL, argc, argv);
-    if (code != GO_ON) {
+    if (code != GO_ON)
         return close_output(code);
-    }
     argc -= optind;
     argv += optind;
     if (argc > 0 && is_group(argv[0])) { /* options may stand between `demo` and its second word */
         char *group = argv[0];
         code = read_options(&cli, group, argc, argv);
-        if (code != GO_ON) {
+        if (code != GO_ON)
             return close_output(code);
-        }
         argc -= optind - 1;
         argv += optind - 1;
         argv[0] = group;
@@ -273,8 +255,7 @@ int main(int argc, char **argv)
     warn_of_variables();
     code = close_output(run_command(&cli, argc, argv));
     buf_free(&cli.full_uri);
-    if (code > CLI_SIGNAL) {
+    if (code > CLI_SIGNAL)
         signals_end_by(code - CLI_SIGNAL);
-    }
     return code;
 }

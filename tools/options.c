@@ -31,11 +31,10 @@ static void options_help(const struct option_table *table, bool cli)
         printf("%-*s %s\n", HELP_COLUMN, left, row->help);
     }
     printf("%-*s this text\n", HELP_COLUMN, "  --help, -h");
-    if (cli) {
+    if (cli)
         printf("%-*s %s\n", HELP_COLUMN, "  -u URI",
                table->uri_is_store ? "the same as --store"
                                    : "which server or store: see stockade --help");
-    }
 }
 
 bool options_ms(const char *text, int64_t *ms)
@@ -47,15 +46,13 @@ bool options_ms(const char *text, int64_t *ms)
     size_t digits = strspn(text, "0123456789");
     int64_t count;
 
-    if (!bytes_to_int64((struct bytes){text, digits}, &count)) {
+    if (!bytes_to_int64((struct bytes){text, digits}, &count))
         return false;
-    }
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
         if (strcmp(text + digits, units[i].suffix) == 0 && count <= INT64_MAX / units[i].ms) {
             *ms = count * units[i].ms;
             return true;
         }
-    }
     return false;
 }
 
@@ -66,11 +63,10 @@ static bool option_set_number(const struct option_row *row, const char *text, in
     int64_t value;
     bool read = is_ms ? options_ms(text, &value) : bytes_to_int64(bytes_of(text), &value);
 
-    if (!read || value < row->min || value > row->max) {
+    if (!read || value < row->min || value > row->max)
         return failure_set(failure, "takes %s from %" PRId64 " to %" PRId64 ", not \"%s\"",
                            is_ms ? "milliseconds (or 2s, 5m)" : "a whole number", row->min,
                            row->max, text);
-    }
     *field = value;
     return true;
 }
@@ -103,9 +99,8 @@ static const struct option_operand *operand_next(const struct option_table *tabl
 {
     for (size_t i = 0; i < OPERANDS && table->operands[i].name != NULL; i++) {
         *field = (const char **)(void *)((char *)settings + table->operands[i].offset);
-        if (**field == NULL) {
+        if (**field == NULL)
             return &table->operands[i];
-        }
     }
     return NULL;
 }
@@ -116,11 +111,10 @@ static bool operand_take(const struct option_table *table, void *settings, const
     const char **field;
     bool wanted = operand_next(table, settings, &field) != NULL;
 
-    if (wanted) {
+    if (wanted)
         *field = word;
-    } else if (table->more != NULL) {
+    else if (table->more != NULL)
         table->more(settings, word);
-    }
     return wanted || table->more != NULL;
 }
 
@@ -137,11 +131,9 @@ static enum options_result refuse_extra(const struct option_table *table, const 
 static enum options_result options_end(const struct option_table *table, void *settings, int argc,
                                        char **argv)
 {
-    for (int i = optind; i < argc; i++) { /* behind "--" */
-        if (!operand_take(table, settings, argv[i])) {
+    for (int i = optind; i < argc; i++) /* behind "--" */
+        if (!operand_take(table, settings, argv[i]))
             return refuse_extra(table, argv[i]);
-        }
-    }
     const char **field;
     const struct option_operand *missing = operand_next(table, settings, &field);
     return missing == NULL || table->operand_is_optional
@@ -170,9 +162,8 @@ static enum options_result refuse_unknown(const struct option_table *table, void
 
     buf_append_text(&why, " is not an option here");
     if (strncmp(word, "--", 2) == 0) {
-        for (size_t i = 0; i < table->count; i++) {
+        for (size_t i = 0; i < table->count; i++)
             nearest_offer(&nearest, table->rows[i].name);
-        }
         if (nearest.word != NULL && nearest.slips > 0) {
             buf_printf(&why, "; did you mean --%s?", nearest.word);
         } else if (nearest.word != NULL && strchr(word, '=') != NULL) {
@@ -185,9 +176,8 @@ static enum options_result refuse_unknown(const struct option_table *table, void
                    table->command);
         for (size_t i = 0; i < OPERANDS && table->operands[i].name != NULL; i++) {
             field = (const char **)(void *)((char *)settings + table->operands[i].offset);
-            if (*field != NULL) {
+            if (*field != NULL)
                 buf_printf(&why, " %s", *field);
-            }
         }
         buf_printf(&why, " -- %s", word);
     }
@@ -238,9 +228,8 @@ enum options_result options_parse(const struct option_table *table, void *settin
             cli->password_file = optarg;
             break;
         case OPERAND:
-            if (!operand_take(table, settings, optarg)) {
+            if (!operand_take(table, settings, optarg))
                 return refuse_extra(table, optarg);
-            }
             break;
         case '?': return refuse_unknown(table, settings, unknown_word(argc, argv));
         case ':': return options_wrong(table, argv[optind - 1], " needs a value");

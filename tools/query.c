@@ -125,9 +125,8 @@ static const struct option_table take_table = {
 static void append_key(struct query *query)
 {
     answer_text(&query->answer.out, "{", "key", bytes_of(query->settings.key));
-    if (query->settings.field != NULL) {
+    if (query->settings.field != NULL)
         answer_text(&query->answer.out, ", ", "field", bytes_of(query->settings.field));
-    }
 }
 
 /* What programs read are the bytes themselves. */
@@ -181,9 +180,8 @@ static void append_hash(struct query *query, const stk_reply *reply)
             buf_append_text(out, "\n");
         }
     }
-    if (json) {
+    if (json)
         buf_append_text(out, "}}\n");
-    }
 }
 
 static int get(struct query *query)
@@ -203,16 +201,14 @@ static int get(struct query *query)
         stk_reply_free(reply);
         reply = answer_ask(&query->answer, is_hash ? hash : string, 2, &code);
     }
-    if (reply == NULL) {
+    if (reply == NULL)
         return code;
-    }
-    if (stk_reply_type(reply) == STK_STRING) {
+    if (stk_reply_type(reply) == STK_STRING)
         append_string(query, answer_string(reply));
-    } else if (stk_reply_count(reply) > 0) {
+    else if (stk_reply_count(reply) > 0)
         append_hash(query, reply);
-    } else {
+    else
         code = answer_refuse(&query->answer, CLI_NOTHING, "NONE", "nothing there");
-    }
     stk_reply_free(reply);
     return code;
 }
@@ -235,12 +231,10 @@ static int refuse_take(struct query *query, stk_lease *lease)
     enum stk_error error = settings->field != NULL ? stk_fenced(lease, 3, hash, NULL, &reply)
                                                    : stk_fenced(lease, 2, string, NULL, &reply);
 
-    if (error != STK_OK) {
+    if (error != STK_OK)
         return answer_fail(&query->answer, error);
-    }
-    if (settings->min != 0) {
+    if (settings->min != 0)
         (void)snprintf(least, sizeof least, ", %" PRId64 " have to stay", settings->min);
-    }
     (void)snprintf(message, sizeof message, "%" PRId64 " left, %s asked for%s; nothing taken",
                    stk_reply_integer(reply), settings->value, least);
     stk_reply_free(reply);
@@ -259,23 +253,19 @@ static stk_reply *write_fenced(struct query *query, const char *const *words, si
     stk_lease *lease;
     stk_reply *reply = NULL;
 
-    if (!answer_connect(&query->answer, code)) {
+    if (!answer_connect(&query->answer, code))
         return NULL;
-    }
     enum stk_error error =
         settings->token != 0
             ? stk_lease_use(query->answer.client, settings->key, settings->token, &lease)
             : stk_acquire(query->answer.client, settings->key, &options, &lease);
     *token = stk_lease_token(lease, NULL);
-    if (error == STK_OK) {
+    if (error == STK_OK)
         error = stk_fenced(lease, count, words, NULL, &reply);
-    }
-    if (error != STK_OK) {
+    if (error != STK_OK)
         *code = error == STK_RANGE ? refuse_take(query, lease) : answer_fail(&query->answer, error);
-    }
-    if (lease != NULL && settings->token == 0 && is_answer(error)) {
+    if (lease != NULL && settings->token == 0 && is_answer(error))
         (void)stk_release(lease);
-    }
     stk_lease_free(lease);
     return reply;
 }
@@ -290,9 +280,8 @@ static int set(struct query *query)
     stk_reply *reply = settings->field != NULL ? write_fenced(query, hash, 4, &token, &code)
                                                : write_fenced(query, string, 3, &token, &code);
 
-    if (reply == NULL) {
+    if (reply == NULL)
         return code;
-    }
     if (settings->json) {
         append_key(query);
         answer_number(&query->answer.out, "token", token);
@@ -323,9 +312,8 @@ static int take(struct query *query)
     const char *hash[] = {"HINCRBY", settings->key, settings->field, change, "MIN", min};
     stk_reply *reply = settings->field != NULL ? write_fenced(query, hash, 6, &token, &code)
                                                : write_fenced(query, string, 5, &token, &code);
-    if (reply == NULL) {
+    if (reply == NULL)
         return code;
-    }
     int64_t left = stk_reply_integer(reply);
     if (settings->json) {
         append_key(query);
@@ -379,12 +367,10 @@ static void append_json(struct buf *out, struct bytes resource, const stk_reply 
     static const char *const numbers[] = {"token", "ttl_ms", "holds", "waiters"};
 
     answer_text(out, "{", "resource", resource);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         answer_text(out, ", ", texts[i], answer_entry_text(lease, texts[i]));
-    }
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         answer_number(out, numbers[i], answer_entry_number(lease, numbers[i]));
-    }
     buf_append_text(out, "}");
 }
 
@@ -395,9 +381,8 @@ static int lease(struct query *query)
     int code = CLI_OK;
     stk_reply *reply = answer_ask(&query->answer, words, 2, &code);
 
-    if (reply == NULL) {
+    if (reply == NULL)
         return code;
-    }
     if (stk_reply_type(reply) != STK_ARRAY) {
         code = answer_refuse(&query->answer, CLI_NOTHING, "NONE", "was never leased");
     } else if (query->settings.json) {
@@ -424,16 +409,13 @@ static int revoke(struct query *query)
     int64_t token;
     int code;
 
-    if (!answer_connect(&query->answer, &code)) {
+    if (!answer_connect(&query->answer, &code))
         return code;
-    }
     enum stk_error error = stk_revoke(query->answer.client, key, &token);
-    if (error != STK_OK) {
+    if (error != STK_OK)
         return answer_fail(&query->answer, error);
-    }
-    if (token == 0) {
+    if (token == 0)
         return answer_refuse(&query->answer, CLI_NOTHING, "NONE", "was never leased");
-    }
     if (query->settings.json) {
         answer_text(&query->answer.out, "{", "resource", bytes_of(key));
         answer_number(&query->answer.out, "token", token);
@@ -500,9 +482,8 @@ static enum stk_error add_rows(struct listing *listing, const stk_reply *names, 
         stk_command_all(listing->query->answer.client, commands, to - from, &leases);
     for (size_t i = from; i < to && error == STK_OK; i++) {
         const stk_reply *lease = stk_reply_at(leases, i - from);
-        if (stk_reply_type(lease) == STK_ARRAY) {
+        if (stk_reply_type(lease) == STK_ARRAY)
             add_row(listing, answer_string(stk_reply_at(names, i)), lease);
-        }
     }
     stk_reply_free(leases);
     return error;
@@ -531,19 +512,16 @@ static int list_leases(struct query *query, const stk_reply *names)
                               .cells = mem_zalloc((count + 1) * COLUMNS * sizeof(char *))};
     enum stk_error error = STK_OK;
 
-    for (size_t i = 0; i < count && error == STK_OK; i += CHUNK) {
+    for (size_t i = 0; i < count && error == STK_OK; i += CHUNK)
         error = add_rows(&listing, names, i, i + CHUNK < count ? i + CHUNK : count);
-    }
-    if (error != STK_OK) {
+    if (error != STK_OK)
         buf_clear(&query->answer.out); /* the answer is the error alone */
-    } else if (json) {
+    else if (json)
         buf_printf(&query->answer.out, "%s]\n", listing.rows == 0 ? "[" : "\n");
-    } else if (listing.rows > 0) {
+    else if (listing.rows > 0)
         print_table(&listing);
-    }
-    for (size_t i = 0; i < listing.rows * COLUMNS; i++) {
+    for (size_t i = 0; i < listing.rows * COLUMNS; i++)
         free(listing.cells[i]);
-    }
     free(listing.cells);
     return error == STK_OK ? CLI_OK : answer_fail(&query->answer, error);
 }

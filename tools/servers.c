@@ -67,16 +67,14 @@ static bool program_start(struct program *program, char *const *argv, const char
 
     (void)snprintf(program->log_path, sizeof program->log_path, "%s/%s.log", folder, name);
     int log = open(program->log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    if (log < 0) {
+    if (log < 0)
         return failure_set(failure, "cannot write %s: %s", program->log_path, strerror(errno));
-    }
     program->pid = fork();
     if (program->pid == 0) {
         (void)dup2(out >= 0 ? out : log, STDOUT_FILENO);
         (void)dup2(log, STDERR_FILENO);
-        if (program->user != NULL) {
+        if (program->user != NULL)
             become(program->user);
-        }
         signals_before_exec(signals, parent, program->end_signal);
         forget_stockade_settings();
         (void)execvp(argv[0], argv);
@@ -94,9 +92,8 @@ static bool program_start(struct program *program, char *const *argv, const char
 /* Return whether it has ended, and reap it. */
 static bool program_has_ended(struct program *program)
 {
-    if (program->pid != 0 && waitpid(program->pid, &program->status, WNOHANG) == program->pid) {
+    if (program->pid != 0 && waitpid(program->pid, &program->status, WNOHANG) == program->pid)
         program->pid = 0;
-    }
     return program->pid == 0;
 }
 
@@ -105,9 +102,8 @@ static void program_end(struct program *program, struct signals *signals)
 {
     int64_t deadline_ms = clock_now_ms(&clock_monotonic) + END_LIMIT_MS;
 
-    if (program->pid == 0) {
+    if (program->pid == 0)
         return;
-    }
     (void)kill(program->pid, program->end_signal != 0 ? program->end_signal : SIGTERM);
     while (!program_has_ended(program)) {
         int64_t left_ms = deadline_ms - clock_now_ms(&clock_monotonic);
@@ -128,14 +124,12 @@ static const char *program_last_words(const struct program *program, char *out, 
     FILE *file = fopen(program->log_path, "re");
 
     out[0] = '\0';
-    if (file == NULL) {
+    if (file == NULL)
         return out;
-    }
     while (fgets(line, sizeof line, file) != NULL) {
         line[strcspn(line, "\n")] = '\0';
-        if (line[0] != '\0') {
+        if (line[0] != '\0')
             (void)snprintf(out, size, "; it said: %s", line);
-        }
     }
     (void)fclose(file);
     return out;
@@ -150,12 +144,10 @@ bool servers_make_folder(struct servers *servers, struct failure *failure)
 {
     const char *parent = getenv("TMPDIR");
 
-    if (servers->folder[0] != '\0') {
+    if (servers->folder[0] != '\0')
         return true;
-    }
-    if (parent == NULL || parent[0] == '\0') {
+    if (parent == NULL || parent[0] == '\0')
         parent = "/tmp";
-    }
     int length = snprintf(servers->folder, sizeof servers->folder, "%s/stockade-XXXXXX", parent);
     if (length >= (int)sizeof servers->folder || mkdtemp(servers->folder) == NULL) {
         servers->folder[0] = '\0';
@@ -175,9 +167,8 @@ static int free_port(void)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
     if (fd >= 0 && bind(fd, (struct sockaddr *)&address, size) == 0 &&
-        getsockname(fd, (struct sockaddr *)&address, &size) == 0) {
+        getsockname(fd, (struct sockaddr *)&address, &size) == 0)
         port = ntohs(address.sin_port);
-    }
     if (fd >= 0) {
         int saved = errno;
         (void)close(fd);
@@ -193,14 +184,12 @@ static bool redis_is_ours(const struct client_uri *uri, pid_t pid)
     char mark[48];
     bool ours = false;
 
-    if (!client_open(&client, uri)) {
+    if (!client_open(&client, uri))
         return false;
-    }
     redisReply *reply = client_call(&client, "INFO server");
     (void)snprintf(mark, sizeof mark, "\r\nprocess_id:%d\r\n", (int)pid);
-    if (reply != NULL && reply->type == REDIS_REPLY_STRING) {
+    if (reply != NULL && reply->type == REDIS_REPLY_STRING)
         ours = strstr(reply->str, mark) != NULL;
-    }
     freeReplyObject(reply);
     client_close(&client);
     return ours;
@@ -213,10 +202,9 @@ static bool redis_try(struct servers *servers, struct failure *failure)
     char text[64], said[300];
     int number = free_port();
 
-    if (number == 0) {
+    if (number == 0)
         return failure_set(failure, "no free port on 127.0.0.1 for a private redis-server: %s",
                            strerror(errno));
-    }
     (void)snprintf(text, sizeof text, "redis://127.0.0.1:%d", number);
     check(client_uri_parse(&servers->redis, "redis", text, failure));
     char *port = strrchr(text, ':') + 1;
@@ -224,13 +212,11 @@ static bool redis_try(struct servers *servers, struct failure *failure)
         "redis-server", "--port", port,    "--bind",        "127.0.0.1",   "--save", "",
         "--appendonly", "no",     "--dir", servers->folder, "--daemonize", "no",     NULL};
     if (!program_start(&servers->redis_program, argv, "redis-server", servers->folder, -1,
-                       servers->signals, failure)) {
+                       servers->signals, failure))
         return false;
-    }
     while (!program_has_ended(&servers->redis_program)) {
-        if (redis_is_ours(&servers->redis, servers->redis_program.pid)) {
+        if (redis_is_ours(&servers->redis, servers->redis_program.pid))
             return true;
-        }
         if (servers->signals->ending != 0 || clock_now_ms(&clock_monotonic) > deadline_ms) {
             program_end(&servers->redis_program, servers->signals);
             return failure_set(failure, "the private redis-server did not answer within %d s",
@@ -244,14 +230,11 @@ static bool redis_try(struct servers *servers, struct failure *failure)
 
 bool servers_start_redis(struct servers *servers, struct failure *failure)
 {
-    if (!servers_make_folder(servers, failure)) {
+    if (!servers_make_folder(servers, failure))
         return false;
-    }
-    for (int i = 0; i < PORT_TRIES && servers->signals->ending == 0; i++) {
-        if (redis_try(servers, failure)) {
+    for (int i = 0; i < PORT_TRIES && servers->signals->ending == 0; i++)
+        if (redis_try(servers, failure))
             return true;
-        }
-    }
     return false;
 }
 
@@ -268,9 +251,8 @@ static void find_postgresql(const char *name, char *path, size_t size)
     (void)snprintf(path, size, "%s", name);
     if (glob(pattern, 0, NULL, &found) == 0) {
         const char *newest = found.gl_pathv[0];
-        for (size_t i = 1; i < found.gl_pathc; i++) {
+        for (size_t i = 1; i < found.gl_pathc; i++)
             newest = strverscmp(found.gl_pathv[i], newest) > 0 ? found.gl_pathv[i] : newest;
-        }
         (void)snprintf(path, size, "%s", newest);
     }
     globfree(&found);
@@ -280,11 +262,10 @@ static void find_postgresql(const char *name, char *path, size_t size)
 static bool choose_user(struct program *program, struct failure *failure)
 {
     program->end_signal = SIGQUIT; /* it ends at once, and leaves no memory behind */
-    if (geteuid() == 0 && (program->user = getpwnam("postgres")) == NULL) {
+    if (geteuid() == 0 && (program->user = getpwnam("postgres")) == NULL)
         return failure_set(failure,
                            "PostgreSQL does not run as root, and there is no user postgres "
                            "(is it installed? apt-get install postgresql)");
-    }
     return true;
 }
 
@@ -301,16 +282,13 @@ static bool make_postgresql_folder(struct servers *servers, const char *folder,
         fd = open(password_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         made = fd >= 0 && dprintf(fd, "%s\n", password) > 0;
     }
-    if (made && user != NULL) {
+    if (made && user != NULL)
         made = fchown(fd, user->pw_uid, user->pw_gid) == 0 &&
                chown(folder, user->pw_uid, user->pw_gid) == 0;
-    }
-    if (!made) {
+    if (!made)
         (void)failure_set(failure, "cannot make %s: %s", folder, strerror(errno));
-    }
-    if (fd >= 0) {
+    if (fd >= 0)
         (void)close(fd);
-    }
     return made;
 }
 
@@ -327,9 +305,8 @@ static bool make_cluster(struct servers *servers, char *folder, char *password_p
     char *argv[] = {
         path, "-D",   data,          "-U",        "demo",     "-A",          "scram-sha-256",
         "-E", "UTF8", "--no-locale", "--no-sync", "--pwfile", password_path, NULL};
-    if (!program_start(program, argv, "initdb", servers->folder, -1, servers->signals, failure)) {
+    if (!program_start(program, argv, "initdb", servers->folder, -1, servers->signals, failure))
         return false;
-    }
     while (!program_has_ended(program)) {
         if (servers->signals->ending != 0 || clock_now_ms(&clock_monotonic) > deadline_ms) {
             program_end(program, servers->signals);
@@ -354,10 +331,9 @@ static bool postgresql_try(struct servers *servers, const char *folder, const ch
     struct database database;
     int number = free_port();
 
-    if (number == 0) {
+    if (number == 0)
         return failure_set(failure, "no free port on 127.0.0.1 for a private PostgreSQL: %s",
                            strerror(errno));
-    }
     find_postgresql("postgres", path, sizeof path);
     (void)snprintf(data, sizeof data, "%s/data", folder);
     (void)snprintf(port, sizeof port, "%d", number);
@@ -375,10 +351,8 @@ static bool postgresql_try(struct servers *servers, const char *folder, const ch
                     "-c",
                     "max_connections=600",
                     NULL};
-    if (!program_start(program, argv, "postgresql", servers->folder, -1, servers->signals,
-                       failure)) {
+    if (!program_start(program, argv, "postgresql", servers->folder, -1, servers->signals, failure))
         return false;
-    }
     while (!program_has_ended(program)) {
         if (database_open(&database, servers->postgresql)) {
             database_close(&database);
@@ -403,20 +377,16 @@ bool servers_start_postgresql(struct servers *servers, struct failure *failure)
     chance_system.fill(&chance_system, secret, sizeof secret);
     (void)snprintf(password, sizeof password, "%016" PRIx64 "%016" PRIx64, secret[0], secret[1]);
     if (!servers_make_folder(servers, failure) ||
-        !choose_user(&servers->postgresql_program, failure)) {
+        !choose_user(&servers->postgresql_program, failure))
         return false;
-    }
     (void)snprintf(folder, sizeof folder, "%s/postgresql", servers->folder);
     (void)snprintf(password_path, sizeof password_path, "%s/password", folder);
     if (!make_postgresql_folder(servers, folder, password_path, password, failure) ||
-        !make_cluster(servers, folder, password_path, failure)) {
+        !make_cluster(servers, folder, password_path, failure))
         return false;
-    }
-    for (int i = 0; i < PORT_TRIES && servers->signals->ending == 0; i++) {
-        if (postgresql_try(servers, folder, password, failure)) {
+    for (int i = 0; i < PORT_TRIES && servers->signals->ending == 0; i++)
+        if (postgresql_try(servers, folder, password, failure))
             return true;
-        }
-    }
     return false;
 }
 
@@ -427,9 +397,8 @@ static bool on_server(struct servers *servers, const char *sql, struct failure *
     bool done =
         database_open(&database, servers->postgresql) && database_do(&database, NULL, sql, NULL);
 
-    if (!done) {
+    if (!done)
         *failure = database.failure;
-    }
     database_close(&database);
     return done;
 }
@@ -439,14 +408,12 @@ bool servers_make_database(struct servers *servers, const char *uri, const char 
 {
     char sql[128];
 
-    if (strlen(uri) + strlen(name) + sizeof "?dbname=" > sizeof servers->database) {
+    if (strlen(uri) + strlen(name) + sizeof "?dbname=" > sizeof servers->database)
         return failure_set(failure, "the database's URI is too long");
-    }
     (void)memmove(servers->postgresql, uri, strlen(uri) + 1);
     (void)snprintf(sql, sizeof sql, "CREATE DATABASE %s", name);
-    if (!on_server(servers, sql, failure)) {
+    if (!on_server(servers, sql, failure))
         return false;
-    }
     (void)snprintf(servers->database_name, sizeof servers->database_name, "%s", name);
     (void)snprintf(servers->database, sizeof servers->database, "%s%cdbname=%s", uri,
                    strchr(uri, '?') != NULL ? '&' : '?', name);
@@ -459,10 +426,9 @@ static void drop_database(struct servers *servers)
     char sql[128];
 
     (void)snprintf(sql, sizeof sql, "DROP DATABASE %s WITH (FORCE)", servers->database_name);
-    if (!on_server(servers, sql, &failure)) {
+    if (!on_server(servers, sql, &failure))
         term_error("stockade: cannot remove the database %s: %s", servers->database_name,
                    failure.text);
-    }
 }
 
 /* Find it beside this program; or give the bare name, which execvp looks for in PATH. */
@@ -475,9 +441,8 @@ static void find_stockaded(char *path, size_t size)
         path[length] = '\0';
         slash = strrchr(path, '/');
         (void)strcpy(slash != NULL ? slash : path, "/stockaded");
-        if (access(path, X_OK) == 0) {
+        if (access(path, X_OK) == 0)
             return;
-        }
     }
     (void)snprintf(path, size, "stockaded");
 }
@@ -489,9 +454,8 @@ static bool ready_line_parse(const char *line, struct client_uri *uri)
     struct failure failure;
     const char *listen = strstr(line, " listen=");
 
-    if (strncmp(line, "stockaded ready:", 16) != 0 || listen == NULL) {
+    if (strncmp(line, "stockaded ready:", 16) != 0 || listen == NULL)
         return false;
-    }
     listen += strlen(" listen=");
     (void)snprintf(text, sizeof text, "stockade://%.*s", (int)strcspn(listen, " \n"), listen);
     return client_uri_parse(uri, "stockade", text, &failure);
@@ -505,23 +469,19 @@ static bool stockaded_await(struct servers *servers, struct failure *failure)
 
     for (;;) {
         int64_t left_ms = deadline_ms - clock_now_ms(&clock_monotonic);
-        if (left_ms <= 0 || servers->signals->ending != 0) {
+        if (left_ms <= 0 || servers->signals->ending != 0)
             return failure_set(failure, "the private stockaded was not ready within %d s",
                                START_LIMIT_MS / 1000);
-        }
-        if (!signals_wait(servers->signals, servers->stockaded_out, left_ms)) {
+        if (!signals_wait(servers->signals, servers->stockaded_out, left_ms))
             continue;
-        }
         ssize_t got = read(servers->stockaded_out, line + length, sizeof line - 1 - length);
-        if (got <= 0 || length + (size_t)got >= sizeof line - 1) {
+        if (got <= 0 || length + (size_t)got >= sizeof line - 1)
             break;
-        }
         length += (size_t)got;
         line[length] = '\0';
         if (strchr(line, '\n') != NULL) {
-            if (ready_line_parse(line, &servers->stockade)) {
+            if (ready_line_parse(line, &servers->stockade))
                 return true;
-            }
             break;
         }
     }
@@ -535,18 +495,15 @@ bool servers_start_stockaded(struct servers *servers, const char *store, const c
     char program[PATH_MAX], store_copy[PATH_MAX], lease_copy[512];
     int ends[2];
 
-    if (!servers_make_folder(servers, failure)) {
+    if (!servers_make_folder(servers, failure))
         return false;
-    }
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    if (pipe2(ends, O_CLOEXEC) != 0)
         return failure_set(failure, "cannot make a pipe: %s", strerror(errno));
-    }
     find_stockaded(program, sizeof program);
-    if (store != NULL) {
+    if (store != NULL)
         (void)snprintf(store_copy, sizeof store_copy, "%s", store);
-    } else {
+    else
         (void)snprintf(store_copy, sizeof store_copy, "sqlite:%s/stockade.db", servers->folder);
-    }
     (void)snprintf(lease_copy, sizeof lease_copy, "%s", lease);
     char *argv[] = {program,    "--listen", "127.0.0.1:0", "--admin",     "127.0.0.1:0", "--store",
                     store_copy, "--lease",  lease_copy,    "--lock-keys", "lock:*",      NULL};
@@ -569,17 +526,15 @@ void servers_close(struct servers *servers)
 {
     program_end(&servers->stockaded_program, servers->signals);
     program_end(&servers->redis_program, servers->signals);
-    if (servers->database_name[0] != '\0' && servers->postgresql_program.pid == 0) {
+    if (servers->database_name[0] != '\0' && servers->postgresql_program.pid == 0)
         drop_database(servers);
-    }
     program_end(&servers->postgresql_program, servers->signals);
     if (servers->stockaded_out >= 0) {
         (void)close(servers->stockaded_out);
         servers->stockaded_out = -1;
     }
     if (servers->folder[0] != '\0' &&
-        nftw(servers->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0) {
+        nftw(servers->folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
         term_error("stockade: cannot remove %s: %s", servers->folder, strerror(errno));
-    }
     servers->folder[0] = '\0';
 }

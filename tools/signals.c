@@ -15,9 +15,8 @@ void signals_add(sigset_t *set, int number)
 {
     struct sigaction now;
 
-    if (sigaction(number, NULL, &now) == 0 && now.sa_handler != SIG_IGN) {
+    if (sigaction(number, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
         (void)sigaddset(set, number);
-    }
 }
 
 _Noreturn void signals_end_by(int number)
@@ -64,11 +63,9 @@ bool signals_wait(struct signals *signals, int fd, int64_t limit_ms)
         check(errno == EINTR);
         return false;
     }
-    while (read(signals->fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo != SIGCHLD) {
+    while (read(signals->fd, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGCHLD)
             signals->ending = (int)info.ssi_signo;
-        }
-    }
     return polled[1].revents != 0;
 }
 
@@ -78,7 +75,6 @@ void signals_before_exec(const struct signals *signals, int parent, int end_sign
     (void)signal(SIGPIPE, SIG_DFL);
     (void)sigprocmask(SIG_SETMASK, &signals->before, NULL);
     (void)prctl(PR_SET_PDEATHSIG, end_signal != 0 ? end_signal : SIGKILL);
-    if (getppid() != parent) { /* it ended before prctl */
+    if (getppid() != parent) /* it ended before prctl */
         _exit(1);
-    }
 }

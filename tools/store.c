@@ -54,18 +54,16 @@ static bool check_store(const struct store_command *command, const char *uri, co
     char why[MAINTENANCE_WHY_MAX];
     struct buf shown = {0};
 
-    if (store_uri_is_valid(uri, why, sizeof why)) {
+    if (store_uri_is_valid(uri, why, sizeof why))
         return true;
-    }
     if (store_uri_is_postgresql(uri)) { /* libpq's complaints say what is wrong */
         buf_append_text(&shown, why);
     } else {
         buf_append_text(&shown, "takes sqlite:PATH or postgresql://..., not \"");
         uri_append_masked(&shown, uri);
         buf_append_text(&shown, "\"");
-        if (strchr(uri, ':') == NULL) {
+        if (strchr(uri, ':') == NULL)
             buf_printf(&shown, " (did you mean \"sqlite:%s\"?)", uri);
-        }
     }
     term_error("%s: %s%s %.*s; see %s --help", command->name, origin,
                store_uri_is_postgresql(uri) ? ":" : "", (int)shown.len, shown.data, command->name);
@@ -77,21 +75,17 @@ static bool choose_store(struct store_command *command, struct cli *cli)
 {
     const char *said = command->settings.store, *origin = "--store";
 
-    if (said == NULL) {
+    if (said == NULL)
         said = cli_store(cli, &origin);
-    }
-    if (said == NULL) {
+    if (said == NULL)
         said = DEFAULT_STORE;
-    }
-    if (!check_store(command, said, origin)) {
+    if (!check_store(command, said, origin))
         return false;
-    }
     const char *path = uri_after(said, "sqlite:");
-    if (path != NULL) {
+    if (path != NULL)
         buf_append_text(&command->label, path);
-    } else {
+    else
         uri_append_masked(&command->label, said);
-    }
     buf_append(&command->label, "", 1);
     command->settings.store = said;
     return true;
@@ -125,19 +119,16 @@ static bool watch_step(void *context, const char *doing, int64_t done, int64_t t
     char bar[TERM_BAR_MAX];
 
     (void)signals_wait(&command->signals, -1, 0);
-    if (command->signals.ending != 0) {
+    if (command->signals.ending != 0)
         return false;
-    }
-    if (command->quiet || now_ms - command->shown_ms < SHOW_EVERY_MS) {
+    if (command->quiet || now_ms - command->shown_ms < SHOW_EVERY_MS)
         return true;
-    }
     command->shown_ms = now_ms;
-    if (total > 0) {
+    if (total > 0)
         term_progress(&command->term, "%s %s %3" PRId64 " %%", doing,
                       term_bar(done, total, BAR_WIDTH, bar), done * 100 / total);
-    } else {
+    else
         term_progress(&command->term, "%s", doing);
-    }
     return true;
 }
 
@@ -155,9 +146,8 @@ static int store_command_close(struct store_command *command, const char *why)
     term_clear(&command->term);
     signals_close(&command->signals);
     buf_free(&command->label);
-    if (why == NULL) {
+    if (why == NULL)
         return CLI_OK;
-    }
     if (ending != 0) {
         term_error("%s: interrupted; nothing was changed", command->name);
         return CLI_SIGNAL + ending;
@@ -196,16 +186,14 @@ int backup_run(struct cli *cli, int argc, char **argv)
     char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
-    if (!store_command_open(&command, &backup_table, choose_store, cli, argc, argv, &exit_code)) {
+    if (!store_command_open(&command, &backup_table, choose_store, cli, argc, argv, &exit_code))
         return exit_code;
-    }
     struct backup_call call = {.store = command.settings.store,
                                .file = command.settings.file,
                                .replace = command.settings.force,
                                .watch = store_command_watch(&command)};
-    if (!store_backup(&call, why, sizeof why)) {
+    if (!store_backup(&call, why, sizeof why))
         return store_command_close(&command, why);
-    }
     term_line(&command.term, "backup of %s: %s, %s bytes", command.label.data, call.file,
               TERM_NUMBER(call.size_bytes));
     return store_command_close(&command, NULL);
@@ -239,18 +227,15 @@ int restore_run(struct cli *cli, int argc, char **argv)
     char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
-    if (!store_command_open(&command, &restore_table, choose_store, cli, argc, argv, &exit_code)) {
+    if (!store_command_open(&command, &restore_table, choose_store, cli, argc, argv, &exit_code))
         return exit_code;
-    }
     struct restore_call call = {.store = command.settings.store,
                                 .file = command.settings.file,
                                 .watch = store_command_watch(&command)};
-    if (!store_restore(&call, why, sizeof why)) {
+    if (!store_restore(&call, why, sizeof why))
         return store_command_close(&command, why);
-    }
-    if (call.present_forgotten) {
+    if (call.present_forgotten)
         term_line(&command.term, "(the tokens of the damaged store that was there are unknown)");
-    }
     term_line(&command.term, "restored %s from %s: leases ended: %s; tokens go on above %" PRId64,
               command.label.data, call.file, TERM_NUMBER(call.revoked), call.floor);
     return store_command_close(&command, NULL);
@@ -309,9 +294,8 @@ static void print_finding(void *context, const char *kind, const char *text)
 /* It came to no end: what was begun is an object all the same. */
 static void print_broken_off(const struct check_run *check, const char *why)
 {
-    if (check->printed == 0) {
+    if (check->printed == 0)
         return;
-    }
     (void)fputs("\n], \"ok\": false, \"error\": ", stdout);
     print_json_text(check->command.signals.ending != 0 ? "interrupted" : why);
     (void)fputs("}\n", stdout);
@@ -343,9 +327,8 @@ int check_run(struct cli *cli, int argc, char **argv)
     char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
-    if (!store_command_open(command, &check_table, choose_store, cli, argc, argv, &exit_code)) {
+    if (!store_command_open(command, &check_table, choose_store, cli, argc, argv, &exit_code))
         return exit_code;
-    }
     command->quiet = command->settings.json;
     struct audit_call call = {.store = command->settings.store,
                               .found = print_finding,
@@ -395,9 +378,8 @@ static bool choose_both(struct store_command *command, struct cli *cli)
         return false;
     }
     if (!check_store(command, settings->from, "--from") ||
-        !check_store(command, settings->to, "--to")) {
+        !check_store(command, settings->to, "--to"))
         return false;
-    }
     uri_append_masked(&command->label, settings->from);
     buf_append_text(&command->label, " to ");
     uri_append_masked(&command->label, settings->to);
@@ -411,9 +393,8 @@ int move_run(struct cli *cli, int argc, char **argv)
     char why[MAINTENANCE_WHY_MAX];
     int exit_code;
 
-    if (!store_command_open(&command, &move_table, choose_both, cli, argc, argv, &exit_code)) {
+    if (!store_command_open(&command, &move_table, choose_both, cli, argc, argv, &exit_code))
         return exit_code;
-    }
     struct move_call call = {.from = command.settings.from,
                              .to = command.settings.to,
                              .watch = store_command_watch(&command)};
@@ -424,18 +405,15 @@ int move_run(struct cli *cli, int argc, char **argv)
                    "the rest");
         command.signals.ending = 0; /* else it would say that nothing was changed */
     }
-    if (!moved) {
+    if (!moved)
         return store_command_close(&command, why);
-    }
-    if (call.left[0] != '\0') {
+    if (call.left[0] != '\0')
         term_line(&command.term, "(your own tables stay where they are: %s)", call.left);
-    }
-    if (call.done_before) {
+    if (call.done_before)
         term_line(&command.term, "moved %s, before", command.label.data);
-    } else {
+    else
         term_line(&command.term,
                   "moved %s: %s resources, %s leases go on; the old store takes nothing any more",
                   command.label.data, TERM_NUMBER(call.resources), TERM_NUMBER(call.leases));
-    }
     return store_command_close(&command, NULL);
 }

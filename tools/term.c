@@ -23,9 +23,8 @@ void term_open(struct term *term)
     struct winsize size;
 
     *term = (struct term){.live = isatty(STDOUT_FILENO) == 1, .width = WIDTH_DEFAULT};
-    if (term->live && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    if (term->live && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         term->width = size.ws_col < WIDTH_MAX ? size.ws_col : WIDTH_MAX;
-    }
 }
 
 void term_clear(struct term *term)
@@ -41,9 +40,8 @@ void term_progress(struct term *term, const char *format, ...)
     char text[WIDTH_MAX];
     va_list args;
 
-    if (!term->live) {
+    if (!term->live)
         return;
-    }
     va_start(args, format);
     (void)vsnprintf(text, term->width, format, args); /* one column less than there are */
     va_end(args);
@@ -60,16 +58,14 @@ void term_table(struct term *term, const char *const *cells, size_t rows, size_t
     check(columns <= sizeof widths / sizeof *widths);
     for (size_t i = 0; i < rows * columns; i++) {
         int length = (int)strlen(cells[i]);
-        if (length > widths[i % columns]) {
+        if (length > widths[i % columns])
             widths[i % columns] = length;
-        }
     }
     term_clear(term);
     for (size_t row = 0; row < rows; row++) {
         printf("%-*s", widths[0], cells[row * columns]);
-        for (size_t column = 1; column < columns; column++) {
+        for (size_t column = 1; column < columns; column++)
             printf("  %*s", widths[column], cells[row * columns + column]);
-        }
         (void)putchar('\n');
     }
     (void)fflush(stdout);
@@ -83,9 +79,8 @@ const char *term_number(int64_t number, char out[TERM_NUMBER_MAX])
     char *end = out;
 
     for (int i = 0; i < length; i++) {
-        if (i > first && (length - i) % 3 == 0) {
+        if (i > first && (length - i) % 3 == 0)
             *end++ = ',';
-        }
         *end++ = digits[i];
     }
     *end = '\0';
@@ -94,21 +89,20 @@ const char *term_number(int64_t number, char out[TERM_NUMBER_MAX])
 
 const char *term_duration(int64_t ms, char out[TERM_NUMBER_MAX])
 {
-    if (ms < SECOND_MS) {
+    if (ms < SECOND_MS)
         (void)snprintf(out, TERM_NUMBER_MAX, "%" PRId64 " ms", ms);
-    } else if (ms < MINUTE_MS) {
+    else if (ms < MINUTE_MS)
         (void)snprintf(out, TERM_NUMBER_MAX, "%" PRId64 ".%" PRId64 " s", ms / 1000,
                        ms % 1000 / 100);
-    } else if (ms < HOUR_MS) {
+    else if (ms < HOUR_MS)
         (void)snprintf(out, TERM_NUMBER_MAX, "%" PRId64 " min %" PRId64 " s", ms / MINUTE_MS,
                        ms % MINUTE_MS / SECOND_MS);
-    } else if (ms < DAY_MS) {
+    else if (ms < DAY_MS)
         (void)snprintf(out, TERM_NUMBER_MAX, "%" PRId64 " h %" PRId64 " min", ms / HOUR_MS,
                        ms % HOUR_MS / MINUTE_MS);
-    } else {
+    else
         (void)snprintf(out, TERM_NUMBER_MAX, "%" PRId64 " d %" PRId64 " h", ms / DAY_MS,
                        ms % DAY_MS / HOUR_MS);
-    }
     return out;
 }
 
@@ -140,16 +134,15 @@ enum form {
 static void append_escaped(struct buf *out, const char *data, size_t len, uint32_t code,
                            enum form form)
 {
-    if (form == FORM_JSON && code >= 0x10000) {
+    if (form == FORM_JSON && code >= 0x10000)
         buf_printf(out, "\\u%04x\\u%04x", (unsigned)(0xd7c0 + (code >> 10)),
                    (unsigned)(0xdc00 + (code & 0x3ff)));
-    } else if (form == FORM_JSON) {
+    else if (form == FORM_JSON)
         buf_printf(out, "\\u%04x", (unsigned)code);
-    } else {
+    else
         for (size_t i = 0; i < len; i++) {
             buf_printf(out, "\\x%02x", (unsigned char)data[i]);
         }
-    }
 }
 
 static struct buf shown(struct bytes text, enum form form)
@@ -186,9 +179,8 @@ static __attribute__((format(printf, 2, 0))) void say(FILE *file, const char *fo
     char *text;
     int len = vasprintf(&text, format, args);
 
-    if (len < 0) {
+    if (len < 0)
         return;
-    }
     struct buf line = shown((struct bytes){text, (size_t)len}, form);
     (void)fprintf(file, "%.*s\n", (int)line.len, line.data);
     (void)fflush(file);
@@ -233,9 +225,8 @@ const char *term_bar(int64_t done, int64_t total, int width, char out[TERM_BAR_M
 
     check(width > 0 && width <= BAR_WIDTH_MAX);
     out[0] = '[';
-    for (int i = 0; i < width; i++) {
+    for (int i = 0; i < width; i++)
         out[i + 1] = i < full ? '#' : '.';
-    }
     out[width + 1] = ']';
     out[width + 2] = '\0';
     return out;

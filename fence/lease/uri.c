@@ -229,7 +229,7 @@ static bool take_all(struct parse *parse)
     for (size_t i = 0; i < sizeof not_supported / sizeof *not_supported; i++)
         if (uri_after(text, not_supported[i].scheme) != NULL)
             return uri_refuse(&parse->in, text, "%s", not_supported[i].why);
-    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
         if (uri_skip(&parse->in, schemes[i].text)) {
             parse->scheme = &schemes[i];
             parse->uri->kind = schemes[i].kind;
@@ -237,7 +237,6 @@ static bool take_all(struct parse *parse)
             parse->uri->tls = (schemes[i].options & TLS) != 0;
             return take_rest(parse);
         }
-    }
     return uri_refuse(&parse->in, text,
                       "it begins with local:, redis://, redis+unix:, redis+sentinel://, "
                       "redis+cluster://, redlock://, zookeeper://; or by TLS with rediss://, "

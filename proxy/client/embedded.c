@@ -149,12 +149,11 @@ static enum io_result pipe_receive(struct transport *transport, struct buf *in, 
     enum io_result result = IO_DONE;
 
     pthread_mutex_lock(&embedded->lock);
-    while (!has_arrived(pipe) && result == IO_DONE) {
+    while (!has_arrived(pipe) && result == IO_DONE)
         if (transport->wake_fd >= 0)
             result = poll_for_arrival(pipe, deadline_ms);
         else if (!thread_wait(&pipe->arrived, &embedded->lock, deadline_ms))
             result = IO_LATE;
-    }
     if (pipe->down.len > 0) {
         buf_append_bytes(in, buf_bytes(&pipe->down));
         buf_clear(&pipe->down);

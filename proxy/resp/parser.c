@@ -379,7 +379,7 @@ static enum step advance(struct resp_parser *parser, const struct resp_limits *l
 {
     enum step step = STEP_ON;
 
-    while (step == STEP_ON) {
+    while (step == STEP_ON)
         switch (parser->state) {
         case START:
             if (window.len == 0)
@@ -391,7 +391,6 @@ static enum step advance(struct resp_parser *parser, const struct resp_limits *l
         case BULK_BODY: step = step_bulk_body(parser, window); break;
         default: check(false);
         }
-    }
     return step;
 }
 

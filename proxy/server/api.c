@@ -151,16 +151,15 @@ static void ask_leases(struct exchange *exchange)
                                        .count = (size_t)count,
                                        .on_end = on_window};
     list_init(&exchange->window.link);
-    if (!lists_know(exchange->window.sort)) {
+    if (!lists_know(exchange->window.sort))
         refuse(exchange, MHD_HTTP_BAD_REQUEST,
                "sort is wait, resource, owner, client, token, left, granted or waiters");
-    } else if (!is_match(exchange, exchange->window.match)) {
+    else if (!is_match(exchange, exchange->window.match))
         return;
-    } else if (!lists_ask(api->lists, &exchange->window)) {
+    else if (!lists_ask(api->lists, &exchange->window))
         refuse_error(exchange, STK_BUSY);
-    } else if (!exchange->answered && !uv_is_active((uv_handle_t *)&api->timer)) {
+    else if (!exchange->answered && !uv_is_active((uv_handle_t *)&api->timer))
         uv_timer_start(&api->timer, on_timer, LISTS_REST_MS, LISTS_REST_MS);
-    }
 }
 
 static void on_resource(struct resource_ask *ask)

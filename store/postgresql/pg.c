@@ -23,11 +23,11 @@ static void say(struct pg *pg, const char *text)
     size_t len = 0;
 
     for (; *text != '\0' && len + 1 < sizeof pg->why; text++)
-        if (*text == '\t')
+        if (*text == '\t') {
             continue;
-        else if (*text != '\n')
+        } else if (*text != '\n') {
             pg->why[len++] = *text;
-        else if (text[1] != '\0' && len + 3 < sizeof pg->why) {
+        } else if (text[1] != '\0' && len + 3 < sizeof pg->why) {
             pg->why[len++] = ';';
             pg->why[len++] = ' ';
         }

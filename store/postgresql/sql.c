@@ -426,14 +426,13 @@ static bool read_value(char **text, struct bytes *value)
     char *in = *text, *out = *text;
     bool quoted = false, is_null = *in == ',' || *in == ')';
 
-    for (; quoted || (*in != ',' && *in != ')'); in++) {
+    for (; quoted || (*in != ',' && *in != ')'); in++)
         if (*in == '"' && quoted && in[1] == '"')
             *out++ = *in++;
         else if (*in == '"')
             quoted = !quoted;
         else
             *out++ = *in == '\\' ? *++in : *in;
-    }
     *value = (struct bytes){is_null ? NULL : *text, (size_t)(out - *text)};
     *text = in + 1;
     *out = '\0';

@@ -174,10 +174,9 @@ struct stream {
 /* Are there so many bytes more? Fetches them. */
 static bool has(struct stream *stream, size_t len)
 {
-    while (stream->data.len - stream->at < len) {
+    while (stream->data.len - stream->at < len)
         if (!stream->more || !pg_copy_take(&stream->transfer->pg, &stream->data, &stream->more))
             return false;
-    }
     return true;
 }
 

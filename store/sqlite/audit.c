@@ -258,11 +258,10 @@ static void check_guards(struct audit *audit)
     if (audit->interrupted)
         return;
     if (operations_init(&txn, audit->db, NULL, NULL) &&
-        guards_open(&txn, audit->call->store, NULL) && guards_check(&txn, GUARDS_OWN) == STK_OK) {
+        guards_open(&txn, audit->call->store, NULL) && guards_check(&txn, GUARDS_OWN) == STK_OK)
         (void)guards_each(&txn.base, judge_guard, audit);
-    } else {
+    else
         report_failure(audit, "the guards");
-    }
     operations_free(&txn);
 }
 

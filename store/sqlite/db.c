@@ -39,24 +39,23 @@ static void explain_cannot_open(sqlite3 *db, const char *path, char *why, size_t
     bool there = stat(path, &status) == 0;
 
     text_print(folder, sizeof folder, "%.*s", folder_len, slash == NULL ? "." : path);
-    if (there && S_ISDIR(status.st_mode)) {
+    if (there && S_ISDIR(status.st_mode))
         snprintf(why, why_size, "cannot open %s: it is a folder", path);
-    } else if (stat(folder, &status) != 0) {
+    else if (stat(folder, &status) != 0)
         snprintf(why, why_size, "cannot create %s: %s %s", path,
                  errno == ENOENT ? "there is no folder" : plain_errno(errno), folder);
-    } else if (!S_ISDIR(status.st_mode)) {
+    else if (!S_ISDIR(status.st_mode))
         snprintf(why, why_size, "cannot create %s: %s is not a folder", path, folder);
-    } else if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0) {
+    else if (faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) != 0)
         snprintf(why, why_size, "user %u cannot create %s%s in the folder %s: %s",
                  (unsigned)geteuid(), path, there ? "-wal and -shm" : "", folder,
                  plain_errno(errno));
-    } else if (there && faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) != 0) {
+    else if (there && faccessat(AT_FDCWD, path, R_OK | W_OK, AT_EACCESS) != 0)
         snprintf(why, why_size, "user %u cannot read and write %s: %s", (unsigned)geteuid(), path,
                  plain_errno(errno));
-    } else {
+    else
         snprintf(why, why_size, "cannot open %s, or make its -wal and -shm beside it: %s", path,
                  system != 0 ? plain_errno(system) : sqlite3_errmsg(db));
-    }
 }
 
 void db_explain_full(const char *path, char *why, size_t why_size)

@@ -242,9 +242,9 @@ static int compare(sqlite3 *from, const char *objects, sqlite3 *to, const char *
         };
         bool differs = found != SQLITE_ROW || sqlite3_column_int(stmt, 0) == 0;
         code = found == SQLITE_ROW || found == SQLITE_DONE ? SQLITE_OK : found;
-        if (change.type == NULL || change.name == NULL || change.table == NULL)
+        if (change.type == NULL || change.name == NULL || change.table == NULL) {
             code = SQLITE_NOMEM;
-        else if (code == SQLITE_OK && differs && change.how != NULL) {
+        } else if (code == SQLITE_OK && differs && change.how != NULL) {
             change.harms =
                 is_own(change.table) &&
                 (strcmp(change.type, "trigger") == 0 || sqlite3_column_int(rows, 4) != 0 ||

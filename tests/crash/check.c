@@ -249,9 +249,8 @@ static bool repeat(struct session_state *state, const struct outlook *outlook, i
     for (int k = 0; fine && k < outlook->flight_count; k++) {
         const struct op *op = &outlook->flight[k];
         char expected[MODEL_REPLY_MAX];
-        if (k < applied && op->id == 0) {
+        if (k < applied && op->id == 0)
             continue; /* nobody may repeat it */
-        }
         for (int tries = 0; tries < 2; tries++) {
             model_request(outlook->slot.number, op, &request);
             struct bytes reply = call(state, outlook->slot.number, &request);

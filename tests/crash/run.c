@@ -141,7 +141,7 @@ void run_start(struct run *run, struct machine *machine, const struct model_slot
     for (int i = 0; i < RUN_SETUP_STEPS; i++)
         run->setup_sent_at[i] = run->setup_answered_at[i] = SIZE_MAX;
     open_host(run);
-    for (int i = 0; i < RUN_SETUP_STEPS && goes_on(run); i++) {
+    for (int i = 0; i < RUN_SETUP_STEPS && goes_on(run); i++)
         if (run->now.setup == i) {
             run->now.setup_sent = true;
             run->setup_sent_at[i] = events(run);
@@ -150,7 +150,6 @@ void run_start(struct run *run, struct machine *machine, const struct model_slot
             buf_clear(&request);
             host_settle(run->host);
         }
-    }
     buf_free(&request);
 }
 

@@ -365,14 +365,13 @@ static void attempt_write(struct run *run, const struct attempt *attempt, bool l
         find_out(run, attempt, &reply);
     else if (loses)
         buf_append_text(&reply, "-LOST\r\n");
-    if (gone || vague) { /* nobody can say any more */
+    if (gone || vague) /* nobody can say any more */
         for (int at = 0; at < RESOURCES; at++)
             run->entries[at][attempt->id].vague |= attempt->uses[at];
-    } else if (applied != NULL) {
+    else if (applied != NULL)
         judge_repeat(attempt, applied, &reply, unchanged);
-    } else {
+    else
         judge_first(run, attempt, &reply, unchanged);
-    }
     snapshot_free(&before);
     snapshot_free(&after);
     buf_free(&reply);

@@ -53,9 +53,8 @@ ssize_t pwrite64(int fd, const void *data, size_t size, off_t offset);
 static void *next_of(const char *name)
 {
     void *found = dlsym(RTLD_NEXT, name);
-    if (found == NULL) {
+    if (found == NULL)
         abort();
-    }
     return found;
 }
 
@@ -73,9 +72,8 @@ static int path_of(int fd, char *path, size_t size)
     const char *match = getenv("FAULT_SHIM_MATCH");
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t got = readlink(link, path, size - 1);
-    if (got <= 0) {
+    if (got <= 0)
         return 0;
-    }
     path[got] = '\0';
     return path[0] == '/' && strstr(path, match != NULL ? match : ".db") != NULL;
 }
@@ -86,23 +84,20 @@ static int order_for(const char *operation, const char *path, char fault[WORD_BY
     const char *control = getenv("FAULT_SHIM");
     char text[CONTROL_BYTES_MAX];
     int fd = control != NULL ? open(control, O_RDONLY | O_CLOEXEC) : -1;
-    if (fd < 0) {
+    if (fd < 0)
         return 0;
-    }
     ssize_t got = read(fd, text, sizeof text - 1);
     (void)close(fd);
-    if (got <= 0) {
+    if (got <= 0)
         return 0;
-    }
     text[got] = '\0';
     char *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char what[WORD_BYTES_MAX];
         char part[WORD_BYTES_MAX] = "";
         if (sscanf(line, "%63s %63s %63s", what, fault, part) >= 2 &&
-            strcmp(what, operation) == 0 && strstr(path, part) != NULL) {
+            strcmp(what, operation) == 0 && strstr(path, part) != NULL)
             return 1;
-        }
     }
     return 0;
 }
@@ -129,21 +124,18 @@ static int fault_for(const char *operation, int fd)
     int failure = 0;
     if (path_of(fd, path, sizeof path) && order_for(operation, path, fault)) {
         record_hit(operation, fault);
-        if (strcmp(fault, "EIO") == 0) {
+        if (strcmp(fault, "EIO") == 0)
             failure = EIO;
-        } else if (strcmp(fault, "ENOSPC") == 0) {
+        else if (strcmp(fault, "ENOSPC") == 0)
             failure = ENOSPC;
-        }
         static atomic_int seen; /* by a "kill" order: there is one in a process's life */
-        if (strncmp(fault, "kill:", 5) == 0 && atomic_fetch_add(&seen, 1) + 1 == atoi(fault + 5)) {
+        if (strncmp(fault, "kill:", 5) == 0 && atomic_fetch_add(&seen, 1) + 1 == atoi(fault + 5))
             (void)kill(getpid(), SIGKILL);
-        }
         while (failure == 0 && strcmp(fault, "stall") == 0) {
             struct timespec look = {.tv_sec = 0, .tv_nsec = STALL_LOOK_NS};
             (void)nanosleep(&look, NULL);
-            if (!order_for(operation, path, fault)) {
+            if (!order_for(operation, path, fault))
                 break;
-            }
         }
     }
     errno = saved;
@@ -210,9 +202,8 @@ ssize_t pwrite64(int fd, const void *data, size_t size, off_t offset)
 static int open_or_redirect(const char *name, const char *path, int flags, mode_t mode)
 {
     const char *boot = getenv("FAULT_SHIM_BOOT");
-    if (boot != NULL && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0) {
+    if (boot != NULL && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0)
         path = boot;
-    }
     open_fn real;
     *(void **)&real = next_of(name);
     return real(path, flags, mode);

@@ -617,9 +617,9 @@ static enum stk_error rows_sweep_resources(struct store_txn *txn, int64_t before
         *after = at = row->now.resource.id;
         if (!is_old(row, before_ms, live_before_ms))
             continue;
-        if (is_to_be_revoked(row))
+        if (is_to_be_revoked(row)) {
             revoke(rows, row);
-        else if (is_to_go(row, last)) {
+        } else if (is_to_go(row, last)) {
             if (row->now.resource.fence.token > floor)
                 floor = row->now.resource.fence.token;
             memory_rows_remove(rows, at);

@@ -72,13 +72,12 @@ static void say_result(struct term *term, const struct sale_result *result)
 {
     char verdict[128] = "the books balance";
 
-    if (result->oversold > 0 || result->twice > 0) {
+    if (result->oversold > 0 || result->twice > 0)
         (void)snprintf(verdict, sizeof verdict,
                        "%" PRId64 " pieces oversold, %" PRId64 " sold twice", result->oversold,
                        result->twice);
-    } else if (!result->is_right) {
+    else if (!result->is_right)
         (void)snprintf(verdict, sizeof verdict, "the books do not balance");
-    }
     term_line(term,
               "  %-11s  %" PRId64 " baskets in %.1f s, %" PRId64 " stops, %" PRId64
               " replies lost: %s",

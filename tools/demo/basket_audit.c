@@ -18,9 +18,8 @@ static int compare_rows(const void *a, const void *b)
 {
     const struct basket_row *one = a, *other = b;
 
-    if (one->order != other->order) {
+    if (one->order != other->order)
         return one->order < other->order ? -1 : 1;
-    }
     return (one->sku > other->sku) - (one->sku < other->sku);
 }
 
@@ -28,14 +27,12 @@ static int compare_rows(const void *a, const void *b)
 static void count_orders(struct basket_rows *rows, int64_t lines, int64_t *orders, int64_t *wrong)
 {
     *orders = *wrong = 0;
-    if (rows->count > 0) {
+    if (rows->count > 0)
         qsort(rows->list, rows->count, sizeof *rows->list, compare_rows);
-    }
     for (size_t i = 0, first; i < rows->count;) {
         bool twice = false;
-        for (first = i++; i < rows->count && rows->list[i].order == rows->list[first].order; i++) {
+        for (first = i++; i < rows->count && rows->list[i].order == rows->list[first].order; i++)
             twice |= rows->list[i].sku == rows->list[i - 1].sku;
-        }
         ++*orders;
         *wrong += twice || (int64_t)(i - first) != lines;
     }
@@ -49,13 +46,11 @@ bool basket_audit(struct buyer *referee, struct basket_rows *rows, struct sale_r
 
     count_orders(rows, sale->lines, &orders, &result->orders_wrong);
     result->is_right = result->orders_wrong == 0 && orders == result->baskets;
-    for (size_t i = 0; i < rows->count; i++) {
-        if (rows->list[i].sku >= 0 && rows->list[i].sku < sale->skus) {
+    for (size_t i = 0; i < rows->count; i++)
+        if (rows->list[i].sku >= 0 && rows->list[i].sku < sale->skus)
             ordered[rows->list[i].sku] += rows->list[i].quantity;
-        } else {
+        else
             result->is_right = false;
-        }
-    }
     free(rows->list);
     for (int sku = 0; read && sku < (int)sale->skus; sku++) {
         int64_t sold = atomic_load(&referee->ledger->sold[sku]), gone = sale->stock - left[sku];

@@ -29,15 +29,13 @@ static bool read_some(struct buyer *buyer, const char *what, const int *skus, si
     char keys[SKUS_MAX][BASKET_KEY_MAX];
     const char *argv[SKUS_MAX + 1] = {"MGET"};
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         argv[i + 1] = basket_key(buyer->sale, what, skus[i], keys[i]);
-    }
     check(redisAppendCommandArgv(buyer->client.context, (int)count + 1, argv, NULL) == REDIS_OK);
     redisReply *reply = client_next(&buyer->client);
     bool read = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == count;
-    for (size_t i = 0; i < count && read; i++) {
+    for (size_t i = 0; i < count && read; i++)
         read = client_to_int64(reply->element[i], &numbers[i]);
-    }
     if (!read) {
         (void)buyer_failed(buyer, "reading the stocks", reply);
         return false;
@@ -50,9 +48,8 @@ bool basket_read(struct buyer *buyer, const char *what, int64_t numbers[SKUS_MAX
 {
     int skus[SKUS_MAX];
 
-    for (int sku = 0; sku < SKUS_MAX; sku++) {
+    for (int sku = 0; sku < SKUS_MAX; sku++)
         skus[sku] = sku;
-    }
     return read_some(buyer, what, skus, (size_t)buyer->sale->skus, numbers);
 }
 
@@ -86,23 +83,17 @@ static enum purchase choose(struct buyer *buyer)
     int64_t stocks[SKUS_MAX];
     size_t there = 0, wanted = (size_t)buyer->sale->lines;
 
-    if (!basket_read(buyer, "stock", stocks)) {
+    if (!basket_read(buyer, "stock", stocks))
         return PURCHASE_FAILED;
-    }
-    for (int sku = 0; sku < (int)buyer->sale->skus; sku++) {
-        if (stocks[sku] > 0) {
+    for (int sku = 0; sku < (int)buyer->sale->skus; sku++)
+        if (stocks[sku] > 0)
             skus[there++] = sku;
-        }
-    }
-    if (there < wanted) {
+    if (there < wanted)
         return PURCHASE_SOLD_OUT;
-    }
     basket->count = 0;
-    for (size_t i = 0; i < there; i++) { /* each subset is as likely as any other */
-        if (chance_below(there - i) < wanted - basket->count) {
+    for (size_t i = 0; i < there; i++) /* each subset is as likely as any other */
+        if (chance_below(there - i) < wanted - basket->count)
             basket->lines[basket->count++] = (struct basket_line){.sku = skus[i]};
-        }
-    }
     basket->order++;
     return PURCHASE_MADE;
 }
@@ -141,19 +132,16 @@ static enum purchase compute(struct buyer *buyer)
     int skus[BASKET_LINES_MAX] = {0};
     int64_t stocks[BASKET_LINES_MAX] = {0}, prices[BASKET_LINES_MAX] = {0}, total = 0;
 
-    for (size_t i = 0; i < basket->count; i++) {
+    for (size_t i = 0; i < basket->count; i++)
         skus[i] = basket->lines[i].sku;
-    }
     if (!read_some(buyer, "stock", skus, basket->count, stocks) ||
-        !read_some(buyer, "price", skus, basket->count, prices)) {
+        !read_some(buyer, "price", skus, basket->count, prices))
         return PURCHASE_FAILED;
-    }
     for (size_t i = 0; i < basket->count; i++) {
         struct basket_line *line = &basket->lines[i];
         int64_t wish = 1 + (int64_t)chance_below(2);
-        if (stocks[i] < 1) {
+        if (stocks[i] < 1)
             return PURCHASE_AGAIN;
-        }
         line->stock = stocks[i];
         buyer_note(buyer, TRACE_READ, line->sku, stocks[i]);
         line->quantity = wish < stocks[i] ? wish : stocks[i];
@@ -168,11 +156,9 @@ static enum purchase compute(struct buyer *buyer)
 
 static bool takes_the_last(const struct basket *basket)
 {
-    for (size_t i = 0; i < basket->count; i++) {
-        if (basket->lines[i].quantity == basket->lines[i].stock) {
+    for (size_t i = 0; i < basket->count; i++)
+        if (basket->lines[i].quantity == basket->lines[i].stock)
             return true;
-        }
-    }
     return false;
 }
 
@@ -197,14 +183,11 @@ static bool lose_reply(struct buyer *buyer)
     struct pollfd polled = {.fd = context->fd, .events = POLLIN};
     int done = 0;
 
-    while (!done) {
-        if (redisBufferWrite(context, &done) != REDIS_OK) {
+    while (!done)
+        if (redisBufferWrite(context, &done) != REDIS_OK)
             return failure_set(&buyer->client.failure, "sending: %s", context->errstr);
-        }
-    }
-    if (poll(&polled, 1, CLIENT_LIMIT_MS) != 1) {
+    if (poll(&polled, 1, CLIENT_LIMIT_MS) != 1)
         return failure_set(&buyer->client.failure, "no answer in time");
-    }
     client_close(&buyer->client);
     return client_open(&buyer->client, buyer->server) &&
            client_limit(&buyer->client, 2 * CLIENT_LIMIT_MS);
@@ -220,13 +203,11 @@ static bool queue(struct buyer *buyer, const struct basket_way *way)
     bool good = true;
     for (int i = 0; i < count; i++) {
         redisReply *reply = client_next(client);
-        if (reply == NULL) {
+        if (reply == NULL)
             return false;
-        }
-        if (reply->type != REDIS_REPLY_STATUS) {
+        if (reply->type != REDIS_REPLY_STATUS)
             good =
                 failure_set(&client->failure, "queueing: the server said: %s", client_text(reply));
-        }
         freeReplyObject(reply);
     }
     return good;
@@ -236,11 +217,9 @@ static bool has_passed(const struct buyer *buyer)
 {
     const struct basket *basket = buyer->own;
 
-    for (size_t i = 0; i < basket->count; i++) {
-        if (buyer_has_passed(buyer, basket->lines[i].sku, basket->lines[i].mark)) {
+    for (size_t i = 0; i < basket->count; i++)
+        if (buyer_has_passed(buyer, basket->lines[i].sku, basket->lines[i].mark))
             return true;
-        }
-    }
     return false;
 }
 
@@ -255,9 +234,8 @@ static void note_sale(struct buyer *buyer, const struct basket_way *way, const r
         atomic_fetch_sub(&buyer->ledger->left, basket->lines[i].quantity);
         pieces += basket->lines[i].quantity;
         if (i * way->step < replies->elements &&
-            client_to_int64(replies->element[i * way->step], &stock)) {
+            client_to_int64(replies->element[i * way->step], &stock))
             buyer_note(buyer, TRACE_WRITTEN, basket->lines[i].sku, stock);
-        }
     }
     buyer_note(buyer, TRACE_SOLD, 0, pieces);
     atomic_fetch_add(&buyer->ledger->baskets, 1);
@@ -269,28 +247,23 @@ static enum purchase commit(struct buyer *buyer, const struct basket_way *way)
     bool tried = has_passed(buyer);
 
     for (;;) {
-        if (!queue(buyer, way)) {
+        if (!queue(buyer, way))
             return PURCHASE_FAILED;
-        }
         client_append(&buyer->client, "EXEC");
-        if (!loss_is_due(buyer)) {
+        if (!loss_is_due(buyer))
             break;
-        }
-        if (!lose_reply(buyer)) {
+        if (!lose_reply(buyer))
             return PURCHASE_FAILED;
-        }
         buyer_note(buyer, TRACE_LOST, 0, 0);
     }
     redisReply *reply = client_next(&buyer->client);
     bool stale = reply != NULL && client_is_error(reply, "STALE");
     bool made = reply != NULL && reply->type == REDIS_REPLY_ARRAY;
     buyer_note_stale(buyer, tried || stale, stale);
-    if (!made && !stale && (reply == NULL || !client_is_error(reply, "BUSY"))) {
+    if (!made && !stale && (reply == NULL || !client_is_error(reply, "BUSY")))
         return buyer_failed(buyer, "EXEC", reply);
-    }
-    if (made) {
+    if (made)
         note_sale(buyer, way, reply);
-    }
     freeReplyObject(reply);
     return made ? PURCHASE_MADE : PURCHASE_AGAIN;
 }
@@ -300,23 +273,19 @@ enum purchase basket_buy(struct buyer *buyer, const struct basket_way *way)
     const struct basket *basket = buyer->own;
     enum purchase purchase = choose(buyer);
 
-    if (purchase == PURCHASE_MADE) {
+    if (purchase == PURCHASE_MADE)
         purchase = lock_lines(buyer, way);
-    }
-    if (purchase != PURCHASE_MADE) {
+    if (purchase != PURCHASE_MADE)
         return purchase;
-    }
     purchase = compute(buyer);
     if (purchase == PURCHASE_MADE) {
         buyer_work(buyer);
         /* A pause hurts most where the last pieces are at stake. */
-        if (takes_the_last(basket)) {
+        if (takes_the_last(basket))
             buyer_stop(buyer, buyer->sale->stops);
-        }
         purchase = commit(buyer, way);
     }
-    if (purchase != PURCHASE_FAILED && !unlock_lines(buyer, way, basket->count)) {
+    if (purchase != PURCHASE_FAILED && !unlock_lines(buyer, way, basket->count))
         purchase = PURCHASE_FAILED;
-    }
     return purchase;
 }

@@ -33,11 +33,10 @@ static bool redis_open(struct buyer *referee)
     char stock[BASKET_KEY_MAX], price[BASKET_KEY_MAX];
     bool opened = true;
 
-    for (int sku = 0; sku < (int)sale->skus && opened; sku++) {
+    for (int sku = 0; sku < (int)sale->skus && opened; sku++)
         opened = client_do(client, "MSET %s %lld %s %lld", basket_key(sale, "stock", sku, stock),
                            (long long)sale->stock, basket_key(sale, "price", sku, price),
                            (long long)basket_price(sku));
-    }
     return opened;
 }
 
@@ -76,9 +75,8 @@ static enum purchase redis_lock(struct buyer *buyer, struct basket_line *line)
     struct basket *basket = buyer->own;
     char key[BASKET_KEY_MAX];
 
-    if (basket->lock_value[0] == '\0') {
+    if (basket->lock_value[0] == '\0')
         redis_lock_value(basket->lock_value); /* of this buyer, which holds one set at a time */
-    }
     return redis_lock_take(buyer, line->sku, basket_key(buyer->sale, "stock", line->sku, key),
                            basket->lock_value, &line->mark);
 }
@@ -175,15 +173,13 @@ static bool stockade_open(struct buyer *referee)
 /* The rows of SQL's reply: a map, which RESP2 writes as a list of names and values. */
 static const redisReply *rows_of(const redisReply *reply)
 {
-    if (reply->type != REDIS_REPLY_ARRAY) {
+    if (reply->type != REDIS_REPLY_ARRAY)
         return NULL;
-    }
     for (size_t i = 0; i + 1 < reply->elements; i += 2) {
         const redisReply *value = reply->element[i + 1];
         if (reply->element[i]->type == REDIS_REPLY_STRING &&
-            strcmp(reply->element[i]->str, "rows") == 0 && value->type == REDIS_REPLY_ARRAY) {
+            strcmp(reply->element[i]->str, "rows") == 0 && value->type == REDIS_REPLY_ARRAY)
             return value;
-        }
     }
     return NULL;
 }
@@ -215,10 +211,9 @@ static bool stockade_clear(struct buyer *referee)
     char key[BASKET_KEY_MAX];
     bool cleared = client_do(client, "SQL %s%s", "DROP TABLE ", sale->table);
 
-    for (int sku = 0; sku < (int)sale->skus && cleared; sku++) {
+    for (int sku = 0; sku < (int)sale->skus && cleared; sku++)
         cleared = lease_write(client, "DEL", basket_key(sale, "stock", sku, key), NULL) &&
                   lease_write(client, "DEL", basket_key(sale, "price", sku, key), NULL);
-    }
     return cleared;
 }
 
@@ -231,13 +226,11 @@ static enum purchase stockade_lock(struct buyer *buyer, struct basket_line *line
                                     (long long)buyer->sale->ttl_ms, (int)WAIT_MS);
     enum acquire_reply answer = reply != NULL ? lease_of(reply, &lease) : ACQUIRE_REFUSED;
 
-    if (answer == ACQUIRE_REFUSED && (reply == NULL || !client_is_error(reply, "BUSY"))) {
+    if (answer == ACQUIRE_REFUSED && (reply == NULL || !client_is_error(reply, "BUSY")))
         return buyer_failed(buyer, "acquiring", reply);
-    }
     freeReplyObject(reply);
-    if (answer != ACQUIRE_GRANTED) {
+    if (answer != ACQUIRE_GRANTED)
         return PURCHASE_AGAIN;
-    }
     line->mark = lease.token;
     buyer_passes(buyer, line->sku, lease.token);
     buyer_note(buyer, TRACE_LOCKED, line->sku, lease.token);
@@ -298,14 +291,13 @@ static int stockade_queue(struct buyer *buyer)
         const struct basket_line *line = &basket->lines[i];
         (void)basket_key(buyer->sale, "stock", line->sku, key);
         /* The ID on one command is the whole transaction's. */
-        if (i == 0) {
+        if (i == 0)
             client_append(&buyer->client, "FENCED %lld ID order:%lld DECRBY %s %lld MIN 0",
                           (long long)line->mark, (long long)basket->order, key,
                           (long long)line->quantity);
-        } else {
+        else
             client_append(&buyer->client, "FENCED %lld DECRBY %s %lld MIN 0", (long long)line->mark,
                           key, (long long)line->quantity);
-        }
     }
     append_order(buyer);
     return (int)basket->count + 1;

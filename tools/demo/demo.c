@@ -18,9 +18,8 @@ bool demo_set_contender(void *settings, const char *text, struct failure *failur
 {
     struct sale *sale = settings;
 
-    if (sale->named_count == CONTENDERS_MAX) {
+    if (sale->named_count == CONTENDERS_MAX)
         return failure_set(failure, "is given more than %d times", CONTENDERS_MAX);
-    }
     sale->named[sale->named_count++] = text;
     return true;
 }
@@ -64,14 +63,11 @@ static bool choose_contender(struct sale *sale, const char *text, struct failure
 /* Where none was named, all are chosen. */
 static bool choose_contenders(struct sale *sale, struct failure *failure)
 {
-    for (size_t i = 0; i < sale->demo->count; i++) {
+    for (size_t i = 0; i < sale->demo->count; i++)
         sale->chosen[i] = sale->named_count == 0;
-    }
-    for (size_t i = 0; i < sale->named_count; i++) {
-        if (!choose_contender(sale, sale->named[i], failure)) {
+    for (size_t i = 0; i < sale->named_count; i++)
+        if (!choose_contender(sale, sale->named[i], failure))
             return false;
-        }
-    }
     return true;
 }
 
@@ -81,19 +77,16 @@ static bool choose(struct run *run, const struct demo *demo, struct failure *fai
     struct sale *sale = run->sale;
 
     sale->demo = sale->database != NULL ? demo->in_postgresql : demo;
-    if (sale->database == NULL) {
+    if (sale->database == NULL)
         return (run->cli->uri == NULL || cli_server(run->cli, &run->given, failure)) &&
                choose_contenders(sale, failure);
-    }
-    if (run->cli->uri != NULL || sale->redis_given) {
+    if (run->cli->uri != NULL || sale->redis_given)
         return failure_set(failure,
                            "%s and --store do not go together: the sale in PostgreSQL has "
                            "a stockaded of its own, on a database of its own",
                            sale->redis_given ? "--redis" : "-u");
-    }
-    if (strcmp(sale->database, "postgresql") != 0 && !store_uri_is_postgresql(sale->database)) {
+    if (strcmp(sale->database, "postgresql") != 0 && !store_uri_is_postgresql(sale->database))
         return failure_set(failure, "--store takes \"postgresql\" or postgresql://...");
-    }
     return choose_contenders(sale, failure);
 }
 
@@ -108,19 +101,16 @@ static void name_anew(char *out, size_t size, const char *prefix)
 
 static void say_servers(struct run *run)
 {
-    if (run->servers.redis_program.pid != 0) {
+    if (run->servers.redis_program.pid != 0)
         term_line(&run->term, "private redis-server on port %d (it keeps nothing on disk)",
                   run->servers.redis.host.port);
-    }
-    if (run->servers.postgresql_program.pid != 0) {
+    if (run->servers.postgresql_program.pid != 0)
         term_line(&run->term, "%s", "private PostgreSQL (it commits to disk)");
-    }
-    if (run->servers.stockaded_program.pid != 0) {
+    if (run->servers.stockaded_program.pid != 0)
         term_line(&run->term, "private stockaded on port %d, %s", run->servers.stockade.host.port,
                   run->sale->database != NULL ? "store and leases in PostgreSQL"
                   : run->sale->redis_given    ? "leases on the given Redis"
                                               : "leases on that Redis");
-    }
     term_line(&run->term, "%s", "");
 }
 
@@ -154,20 +144,17 @@ static bool find_servers(struct run *run, struct failure *failure)
     needs_stockade &= run->cli->uri == NULL;
     run->redis = sale->redis_given ? &sale->redis : &run->servers.redis;
     run->stockade = run->cli->uri != NULL ? &run->given : &run->servers.stockade;
-    if (!servers_make_folder(&run->servers, failure)) {
+    if (!servers_make_folder(&run->servers, failure))
         return false;
-    }
-    if (sale->database != NULL) {
+    if (sale->database != NULL)
         found = find_postgresql(run, needs_stockade, failure);
-    } else {
+    else
         found = (!(needs_redis || needs_stockade) || sale->redis_given ||
                  servers_start_redis(&run->servers, failure)) &&
                 (!needs_stockade ||
                  servers_start_stockaded(&run->servers, NULL, run->redis->text, failure));
-    }
-    if (!found) {
+    if (!found)
         return false;
-    }
     (void)snprintf(sale->store, sizeof sale->store, "%s/library.db", run->servers.folder);
     say_servers(run);
     return true;
@@ -188,9 +175,8 @@ static void print_table(struct run *run, const struct sale_result *results, size
         int64_t numbers[COLUMNS_MAX] = {0};
         demo->numbers(&results[i], numbers);
         cells[at++] = results[i].contender->title;
-        for (size_t column = 0; column < columns; column++) {
+        for (size_t column = 0; column < columns; column++)
             cells[at++] = term_number(numbers[column], text[i][column]);
-        }
     }
     term_line(&run->term, "%s", "");
     term_table(&run->term, cells, count + 1, columns + 1);
@@ -213,9 +199,8 @@ static void report_sale(struct run *run, const struct sale_result *result)
     buf_printf(&run->json, ", \"stockade\": %s, \"right\": %s, \"took_ms\": %" PRId64,
                result->contender->uses_stockade ? "true" : "false",
                result->is_right ? "true" : "false", result->took_ms);
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         buf_printf(&run->json, ", \"%s\": %" PRId64, figures[i].name, figures[i].number);
-    }
     buf_append_text(&run->json, ",\n");
     trace_json(run->sale->trace, &run->json);
     buf_append_text(&run->json, "}");
@@ -227,9 +212,8 @@ static bool write_report(struct run *run, struct failure *failure)
     FILE *file = run->report;
     struct buf json = {.data = NULL};
 
-    if (file == NULL) {
+    if (file == NULL)
         return true;
-    }
     buf_printf(&json,
                "{\"demo\": \"%s\", \"skus\": %" PRId64 ", \"stock\": %" PRId64
                ", \"buyers\": %" PRId64 ", \"ttl_ms\": %" PRId64 ", \"pause_ms\": %" PRId64
@@ -243,9 +227,8 @@ static bool write_report(struct run *run, struct failure *failure)
     run->report = NULL;
     bool written = report_write(file, sale->report, buf_bytes(&json), failure);
     buf_free(&json);
-    if (written) {
+    if (written)
         term_line(&run->term, "\nThe sales, to be looked at in a browser: %s", sale->report);
-    }
     return written;
 }
 
@@ -258,36 +241,31 @@ static bool hold_sales(struct run *run, bool *kept, struct failure *failure)
     size_t count = 0;
 
     demo->say_opening(&run->term, sale);
-    if (!find_servers(run, failure)) {
+    if (!find_servers(run, failure))
         return false;
-    }
     for (size_t i = 0; i < demo->count; i++) {
         const struct contender *contender = demo->contenders[i];
         const struct client_uri *server = contender->uses_stockade ? run->stockade : run->redis;
-        if (!sale->chosen[i]) {
+        if (!sale->chosen[i])
             continue;
-        }
         bool missing = contender->missing != NULL && contender->missing(sale, server, failure);
         if (missing && sale->named_count == 0) {
             term_line(&run->term, "  %-20s  left out: %s", contender->title, failure->text);
             continue;
         }
-        if (missing || !sale_run(sale, contender, server, &run->signals, &run->term,
-                                 &results[count], failure)) {
+        if (missing ||
+            !sale_run(sale, contender, server, &run->signals, &run->term, &results[count], failure))
             return failure_set(failure, "%s: %s", contender->title, failure->text);
-        }
         demo->say_result(&run->term, &results[count]);
-        if (run->report != NULL) {
+        if (run->report != NULL)
             report_sale(run, &results[count]);
-        }
         *kept &= !contender->uses_stockade || results[count].is_right;
         count++;
     }
     print_table(run, results, count);
     term_line(&run->term, "%s", demo->meaning);
-    if (run->servers.redis_program.pid != 0) {
+    if (run->servers.redis_program.pid != 0)
         term_line(&run->term, "%s", demo->disclaimer);
-    }
     return write_report(run, failure);
 }
 
@@ -308,9 +286,8 @@ int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int ar
         return CLI_USAGE;
     }
     check(sale->demo->count <= CONTENDERS_MAX);
-    if (sale->pause_ms == 0) {
+    if (sale->pause_ms == 0)
         sale->pause_ms = demo->pause_ttls * sale->ttl_ms;
-    }
     name_anew(sale->key, sizeof sale->key, "stockade-demo:");
     name_anew(sale->table, sizeof sale->table, "demo_orders_");
     if (sale->report != NULL) {
@@ -328,19 +305,17 @@ int demo_run(const struct demo *demo, struct sale *sale, struct cli *cli, int ar
     term_clear(&run.term);
     servers_close(&run.servers);
     signals_close(&run.signals);
-    if (run.report != NULL) {
+    if (run.report != NULL)
         (void)fclose(run.report); /* a sale failed: it stays empty */
-    }
     trace_close(sale->trace);
     buf_free(&run.json);
     if (run.signals.ending != 0) {
         term_error("%s: interrupted; the servers are gone", command);
         return CLI_SIGNAL + run.signals.ending;
     }
-    if (!held) {
+    if (!held)
         term_error("%s: %s", command, failure.text);
-    } else if (!kept) {
+    else if (!kept)
         term_error("%s: Stockade did not keep its promise", command);
-    }
     return held && kept ? CLI_OK : CLI_FAILED;
 }

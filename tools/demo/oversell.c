@@ -73,21 +73,19 @@ static void say_opening(struct term *term, const struct sale *sale)
               " ms, as by a garbage\n"
               "collector, then continued. Locks and leases have a TTL of %" PRId64 " ms.\n",
               sale->stock, sale->buyers, sale->work_ms, sale->stops, sale->pause_ms, sale->ttl_ms);
-    if (sale->pause_ms <= sale->ttl_ms) {
+    if (sale->pause_ms <= sale->ttl_ms)
         term_line(term, "(The pause is not longer than the TTL: no lock is lost in it.)\n");
-    }
 }
 
 static void say_result(struct term *term, const struct sale_result *result)
 {
     char verdict[64] = "the books balance";
 
-    if (result->oversold > 0) {
+    if (result->oversold > 0)
         (void)snprintf(verdict, sizeof verdict, "%" PRId64 " sold that were not there",
                        result->oversold);
-    } else if (!result->is_right) {
+    else if (!result->is_right)
         (void)snprintf(verdict, sizeof verdict, "the books do not balance");
-    }
     term_line(term, "  %-20s  %" PRId64 " sold in %.1f s, %" PRId64 " stops: %s",
               result->contender->title, result->pieces, (double)result->took_ms / 1000,
               result->stops, verdict);

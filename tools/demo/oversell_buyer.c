@@ -11,9 +11,8 @@ void oversell_work(struct buyer *buyer)
 
     buyer_work(buyer);
     if (stops < sale->stops && atomic_load(&buyer->ledger->left) <=
-                                   sale->stock - (stops + 1) * sale->stock / (sale->stops + 1)) {
+                                   sale->stock - (stops + 1) * sale->stock / (sale->stops + 1))
         buyer_stop(buyer, stops + 1);
-    }
 }
 
 enum purchase oversell_under_lock(struct buyer *buyer, const struct oversell_stock *stock,
@@ -22,9 +21,8 @@ enum purchase oversell_under_lock(struct buyer *buyer, const struct oversell_sto
     int64_t left;
     enum purchase purchase = stock->read(buyer, &left);
 
-    if (purchase != PURCHASE_MADE) {
+    if (purchase != PURCHASE_MADE)
         return purchase;
-    }
     oversell_work(buyer);
     buyer_note_stale(buyer, buyer_has_passed(buyer, 0, granted_us), false);
     return stock->write(buyer, left - 1) ? oversell_sold(buyer, left - 1) : PURCHASE_FAILED;

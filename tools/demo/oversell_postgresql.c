@@ -44,13 +44,11 @@ static enum purchase row_read(struct buyer *buyer, const char *sql, int64_t *sto
 {
     struct database_answer answer;
 
-    if (!buyer_sql(buyer, "reading the stock", &answer, sql, PARAMS(OVERSELL_SKU))) {
+    if (!buyer_sql(buyer, "reading the stock", &answer, sql, PARAMS(OVERSELL_SKU)))
         return PURCHASE_FAILED;
-    }
     *stock = answer.numbers[0];
-    if (version != NULL) {
+    if (version != NULL)
         *version = answer.numbers[1];
-    }
     buyer_note(buyer, TRACE_READ, 0, *stock);
     return *stock > 0 ? PURCHASE_MADE : PURCHASE_SOLD_OUT;
 }
@@ -115,9 +113,8 @@ static enum purchase plain_lock_take(struct buyer *buyer, const char *owner, int
                        "UPDATE lock"
                        " SET owner = $2, until = clock_timestamp() + $3 * interval '1 ms'"
                        " WHERE sku = $1 AND until < clock_timestamp()",
-                       PARAMS(OVERSELL_SKU, owner, number(buyer->sale->ttl_ms, ttl)))) {
+                       PARAMS(OVERSELL_SKU, owner, number(buyer->sale->ttl_ms, ttl))))
             return PURCHASE_FAILED;
-        }
         if (answer.rows == 1) {
             *granted_us = clock_now_us(&clock_monotonic);
             buyer_passes(buyer, 0, asked_us);
@@ -137,16 +134,14 @@ static enum purchase plain_lock_buy(struct buyer *buyer)
     int64_t granted_us = 0;
     enum purchase purchase = plain_lock_take(buyer, number(buyer->index, owner), &granted_us);
 
-    if (purchase != PURCHASE_MADE) {
+    if (purchase != PURCHASE_MADE)
         return purchase;
-    }
     purchase = oversell_under_lock(buyer, &stock_in_row, granted_us);
     if (purchase != PURCHASE_FAILED &&
         !buyer_sql(buyer, "giving the lock back", NULL,
                    "UPDATE lock SET until = '-infinity' WHERE sku = $1 AND owner = $2",
-                   PARAMS(OVERSELL_SKU, owner))) {
+                   PARAMS(OVERSELL_SKU, owner)))
         purchase = PURCHASE_FAILED;
-    }
     buyer_note(buyer, TRACE_UNLOCKED, 0, 0);
     return purchase;
 }
@@ -159,9 +154,8 @@ static enum purchase row_lock_buy(struct buyer *buyer)
 {
     int64_t stock;
 
-    if (!buyer_sql(buyer, "beginning", NULL, "BEGIN", NULL)) {
+    if (!buyer_sql(buyer, "beginning", NULL, "BEGIN", NULL))
         return PURCHASE_FAILED;
-    }
     enum purchase purchase =
         row_read(buyer, "SELECT stock FROM inventory WHERE sku = $1 FOR UPDATE", &stock, NULL);
     if (purchase == PURCHASE_MADE) {
@@ -169,12 +163,10 @@ static enum purchase row_lock_buy(struct buyer *buyer)
         oversell_work(buyer);
     }
     if ((purchase == PURCHASE_MADE && !oversell_table_write(buyer, stock - 1)) ||
-        purchase == PURCHASE_FAILED || !buyer_sql(buyer, "committing", NULL, "COMMIT", NULL)) {
+        purchase == PURCHASE_FAILED || !buyer_sql(buyer, "committing", NULL, "COMMIT", NULL))
         return PURCHASE_FAILED;
-    }
-    if (purchase == PURCHASE_MADE) {
+    if (purchase == PURCHASE_MADE)
         (void)oversell_sold(buyer, stock - 1);
-    }
     buyer_note(buyer, TRACE_UNLOCKED, 0, 0);
     return purchase;
 }
@@ -189,16 +181,14 @@ static enum purchase version_buy(struct buyer *buyer)
     enum purchase purchase =
         row_read(buyer, "SELECT stock, version FROM inventory WHERE sku = $1", &stock, &version);
 
-    if (purchase != PURCHASE_MADE) {
+    if (purchase != PURCHASE_MADE)
         return purchase;
-    }
     oversell_work(buyer);
     if (!buyer_sql(buyer, "writing the stock", &answer,
                    "UPDATE inventory SET stock = $2, version = version + 1"
                    " WHERE sku = $1 AND version = $3",
-                   PARAMS(OVERSELL_SKU, number(stock - 1, left), number(version, known)))) {
+                   PARAMS(OVERSELL_SKU, number(stock - 1, left), number(version, known))))
         return PURCHASE_FAILED;
-    }
     if (answer.rows == 0) {
         buyer_note_stale(buyer, true, true);
         return PURCHASE_AGAIN;

@@ -38,9 +38,8 @@ static const char *const interpreters[] = {"python3", "/usr/bin/python3"};
 static void run_python(const char *interpreter, char *const *argv, int fd, pid_t parent)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == parent && dup2(fd, STDIN_FILENO) >= 0 && dup2(fd, STDOUT_FILENO) >= 0) {
+    if (getppid() == parent && dup2(fd, STDIN_FILENO) >= 0 && dup2(fd, STDOUT_FILENO) >= 0)
         (void)execvp(interpreter, argv);
-    }
     _exit(127);
 }
 
@@ -58,9 +57,8 @@ static const char *find_python(void)
         }
         while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
         }
-        if (pid > 0 && status == 0) {
+        if (pid > 0 && status == 0)
             return interpreters[i];
-        }
     }
     return NULL;
 }
@@ -68,15 +66,12 @@ static const char *find_python(void)
 static bool python_missing(struct sale *sale, const struct client_uri *server,
                            struct failure *failure)
 {
-    if (server->is_unix) {
+    if (server->is_unix)
         return !failure_set(failure, "its program takes host and port, not a unix socket");
-    }
-    if (server->login.password[0] != '\0' || server->db != 0) {
+    if (server->login.password[0] != '\0' || server->db != 0)
         return !failure_set(failure, "its program takes no password and no database's number");
-    }
-    if (sale->python == NULL) {
+    if (sale->python == NULL)
         sale->python = find_python();
-    }
     return sale->python == NULL &&
            !failure_set(failure, "there is no redis-py: apt-get install python3-redis");
 }
@@ -88,18 +83,15 @@ static bool lock_keys_missing(struct sale *sale, const struct client_uri *server
     struct client client;
     bool found = false;
 
-    if (python_missing(sale, server, failure)) {
+    if (python_missing(sale, server, failure))
         return true;
-    }
-    if (!client_open(&client, server)) {
+    if (!client_open(&client, server))
         return !failure_set(failure, "%s", client.failure.text);
-    }
     redisReply *reply = client_call(&client, "SET lock:%s probe NX PX 10", sale->key);
     found = reply != NULL && reply->type != REDIS_REPLY_ERROR; /* null: granted, and over by now */
-    if (!found) {
+    if (!found)
         (void)failure_set(failure, "%s has no lock keys (%s): start it with --lock-keys 'lock:*'",
                           server->text, reply != NULL ? client_text(reply) : client.failure.text);
-    }
     freeReplyObject(reply);
     client_close(&client);
     return !found;
@@ -124,13 +116,11 @@ static bool start(struct buyer *buyer)
                           ttl,
                           buyer->contender->uses_stockade ? "stockade" : "redis",
                           NULL};
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return failure_set(&buyer->client.failure, "cannot make a socket: %s", strerror(errno));
-    }
     pid_t pid = fork();
-    if (pid == 0) {
+    if (pid == 0)
         run_python(buyer->sale->python, argv, ends[1], parent);
-    }
     (void)close(ends[1]);
     if (pid < 0) {
         (void)close(ends[0]);
@@ -163,17 +153,14 @@ static bool hear(struct buyer *buyer, char line[LINE_MAX_BYTES])
     while ((end = memchr(python->text, '\n', python->len)) == NULL) {
         struct pollfd wait = {.fd = python->fd, .events = POLLIN};
         int64_t left_ms = buyer->deadline_ms - clock_now_ms(&clock_monotonic);
-        if (left_ms <= 0 || python->len == sizeof python->text) {
+        if (left_ms <= 0 || python->len == sizeof python->text)
             return failure_set(&buyer->client.failure, "its Python program said nothing in time");
-        }
-        if (poll(&wait, 1, (int)left_ms) <= 0) {
+        if (poll(&wait, 1, (int)left_ms) <= 0)
             continue;
-        }
         ssize_t got =
             read(python->fd, python->text + python->len, sizeof python->text - python->len);
-        if (got <= 0) {
+        if (got <= 0)
             return failure_set(&buyer->client.failure, "its Python program has ended");
-        }
         python->len += (size_t)got;
     }
     size_t len = (size_t)(end - python->text);
@@ -197,9 +184,8 @@ static enum purchase buy(struct buyer *buyer)
     bool stale = false;
     int64_t left;
 
-    if (buyer->own == NULL && !start(buyer)) {
+    if (buyer->own == NULL && !start(buyer))
         return PURCHASE_FAILED;
-    }
     while (hear(buyer, line)) {
         if (strcmp(line, "work") == 0) {
             int64_t granted_us = clock_now_us(&clock_monotonic);

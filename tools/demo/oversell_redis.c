@@ -37,9 +37,8 @@ static bool stock_of(struct buyer *buyer, redisReply *reply, int64_t *stock)
 /* PURCHASE_MADE: there is some. */
 static enum purchase stock_read(struct buyer *buyer, int64_t *stock)
 {
-    if (!stock_of(buyer, client_call(&buyer->client, "GET %s", buyer->sale->key), stock)) {
+    if (!stock_of(buyer, client_call(&buyer->client, "GET %s", buyer->sale->key), stock))
         return PURCHASE_FAILED;
-    }
     return *stock > 0 ? PURCHASE_MADE : PURCHASE_SOLD_OUT;
 }
 
@@ -69,16 +68,14 @@ static enum purchase no_lock_buy(struct buyer *buyer)
     int64_t stock;
     enum purchase purchase = stock_read(buyer, &stock);
 
-    if (purchase != PURCHASE_MADE) {
+    if (purchase != PURCHASE_MADE)
         return purchase;
-    }
     int64_t read_us = clock_now_us(&clock_monotonic);
     oversell_work(buyer);
     buyer_note_stale(buyer, buyer_has_passed(buyer, 0, read_us), false);
     int64_t write_us = clock_now_us(&clock_monotonic);
-    if (!stock_write(buyer, stock - 1)) {
+    if (!stock_write(buyer, stock - 1))
         return PURCHASE_FAILED;
-    }
     buyer_passes(buyer, 0, write_us);
     return oversell_sold(buyer, stock - 1);
 }
@@ -131,15 +128,13 @@ static enum purchase redis_lock_buy(struct buyer *buyer)
 
     redis_lock_value(value);
     enum purchase purchase = redis_lock_take(buyer, 0, buyer->sale->key, value, &granted_us);
-    if (purchase != PURCHASE_MADE) {
+    if (purchase != PURCHASE_MADE)
         return purchase;
-    }
     watchdog_watch(buyer->own, value);
     purchase = oversell_under_lock(buyer, &stock_in_key, granted_us);
     watchdog_watch(buyer->own, NULL);
-    if (purchase != PURCHASE_FAILED && !redis_lock_give(&buyer->client, buyer->sale->key, value)) {
+    if (purchase != PURCHASE_FAILED && !redis_lock_give(&buyer->client, buyer->sale->key, value))
         purchase = PURCHASE_FAILED;
-    }
     buyer_note(buyer, TRACE_UNLOCKED, 0, 0);
     return purchase;
 }
@@ -172,9 +167,8 @@ static void *watchdog_run(void *context)
          * kept meanwhile so that `value` stays. A lock that was lost is lost in silence. */
         if (watchdog_wait(dog) &&
             !client_do(&dog->client, "EVAL %s 1 %s:lock %s %lld", RENEW_SCRIPT, dog->sale->key,
-                       dog->value, (long long)dog->sale->ttl_ms)) {
+                       dog->value, (long long)dog->sale->ttl_ms))
             break;
-        }
     }
     check(pthread_mutex_unlock(&dog->mutex) == 0);
     return NULL;
@@ -258,15 +252,13 @@ static enum purchase decrement_buy(struct buyer *buyer)
     /* The buyer sees the stock first, as on a shop's page, but does not compute with it. */
     enum purchase purchase = stock_read(buyer, &left);
 
-    if (purchase != PURCHASE_MADE) {
+    if (purchase != PURCHASE_MADE)
         return purchase;
-    }
     oversell_work(buyer);
     redisReply *reply =
         client_call(&buyer->client, "EVAL %s 1 %s", DECREMENT_SCRIPT, buyer->sale->key);
-    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
+    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER)
         return buyer_failed(buyer, "the decrement", reply);
-    }
     left = reply->integer;
     freeReplyObject(reply);
     return left < 0 ? PURCHASE_SOLD_OUT : oversell_sold(buyer, left);
@@ -295,20 +287,17 @@ static enum purchase version_buy(struct buyer *buyer)
 
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
         !client_to_int64(reply->element[0], &stock) ||
-        !client_to_int64(reply->element[1], &version)) {
+        !client_to_int64(reply->element[1], &version))
         return buyer_failed(buyer, "reading stock and version", reply);
-    }
     freeReplyObject(reply);
     buyer_note(buyer, TRACE_READ, 0, stock);
-    if (stock <= 0) {
+    if (stock <= 0)
         return PURCHASE_SOLD_OUT;
-    }
     oversell_work(buyer);
     reply = client_call(client, "EVAL %s 1 %s %lld %lld", COMPARE_AND_SET_SCRIPT, key,
                         (long long)version, (long long)(stock - 1));
-    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER) {
+    if (reply == NULL || reply->type != REDIS_REPLY_INTEGER)
         return buyer_failed(buyer, "the compare and set", reply);
-    }
     bool written = reply->integer == 1;
     freeReplyObject(reply);
     if (!written) {

@@ -65,10 +65,8 @@ static enum stk_error read_stock(struct buyer *buyer, int64_t *stock)
     size_t length;
     enum stk_error error = stk_get(buyer->own, buyer->sale->key, &value, &length);
 
-    if (error == STK_OK &&
-        (value == NULL || !bytes_to_int64((struct bytes){value, length}, stock))) {
+    if (error == STK_OK && (value == NULL || !bytes_to_int64((struct bytes){value, length}, stock)))
         error = STK_WRONGTYPE;
-    }
     free(value);
     return error;
 }
@@ -78,12 +76,10 @@ static bool open_sale(struct buyer *referee)
     stk_lease *lease;
     enum stk_error error = acquire(referee, &lease);
 
-    if (error == STK_OK) {
+    if (error == STK_OK)
         error = write_stock(lease, referee->sale, referee->sale->stock);
-    }
-    if (error == STK_OK) {
+    if (error == STK_OK)
         error = stk_release(lease);
-    }
     stk_lease_free(lease);
     return error == STK_OK || failed(referee, "opening the sale", error);
 }
@@ -115,9 +111,8 @@ static bool clear(struct buyer *referee)
 
 static enum purchase read_any(struct buyer *buyer, int64_t *stock)
 {
-    if (buyer->contender->by_sql) {
+    if (buyer->contender->by_sql)
         return oversell_table_read(buyer, stock);
-    }
     enum stk_error error = read_stock(buyer, stock);
     if (error != STK_OK) {
         (void)failed(buyer, "reading the stock", error);
@@ -137,9 +132,8 @@ static enum purchase write_row(struct buyer *buyer, const stk_lease *lease, int6
     if (buyer_sql(buyer, "beginning", NULL, "BEGIN", NULL) &&
         buyer_sql(buyer, "presenting the token", NULL, "SELECT stockade.present($1::text, $2)",
                   params) &&
-        oversell_table_write(buyer, left) && buyer_sql(buyer, "committing", NULL, "COMMIT", NULL)) {
+        oversell_table_write(buyer, left) && buyer_sql(buyer, "committing", NULL, "COMMIT", NULL))
         return PURCHASE_MADE;
-    }
     bool stale = strcmp(buyer->database.state, SQLSTATE_STALE) == 0;
     return stale && buyer_sql(buyer, "rolling back", NULL, "ROLLBACK", NULL) ? PURCHASE_AGAIN
                                                                              : PURCHASE_FAILED;
@@ -160,9 +154,8 @@ static enum purchase write_fenced(struct buyer *buyer, stk_lease *lease, int64_t
         purchase = error == STK_OK              ? PURCHASE_MADE
                    : stale || error == STK_BUSY ? PURCHASE_AGAIN
                                                 : PURCHASE_FAILED;
-        if (purchase == PURCHASE_FAILED) {
+        if (purchase == PURCHASE_FAILED)
             (void)failed(buyer, "the fenced write", error);
-        }
     }
     if (purchase == PURCHASE_MADE) {
         buyer_note_stale(buyer, tried, false); /* tried and not refused: a promise broken */
@@ -178,9 +171,8 @@ static enum purchase buy(struct buyer *buyer)
     int64_t stock;
     enum stk_error error = acquire(buyer, &lease);
 
-    if (error == STK_HELD || error == STK_BUSY || error == STK_STALE) {
+    if (error == STK_HELD || error == STK_BUSY || error == STK_STALE)
         return PURCHASE_AGAIN;
-    }
     if (error != STK_OK) {
         (void)failed(buyer, "acquiring", error);
         return PURCHASE_FAILED;
@@ -202,9 +194,8 @@ static bool open_guarded(struct buyer *referee)
 {
     const char *const words[] = {"GUARD", "CREATE", "inventory", "sku", ROW_PREFIX};
 
-    if (!oversell_table_open(referee)) {
+    if (!oversell_table_open(referee))
         return false;
-    }
     enum stk_error error = stk_command(referee->own, 5, words, NULL, NULL);
     return error == STK_OK || failed(referee, "guarding the table", error);
 }

@@ -14,9 +14,8 @@ void redis_lock_value(char out[REDIS_LOCK_VALUE_MAX])
     unsigned char bytes[(REDIS_LOCK_VALUE_MAX - 1) / 2];
 
     chance_system.fill(&chance_system, bytes, sizeof bytes);
-    for (size_t i = 0; i < sizeof bytes; i++) {
+    for (size_t i = 0; i < sizeof bytes; i++)
         (void)sprintf(out + 2 * i, "%02x", bytes[i]);
-    }
 }
 
 enum purchase redis_lock_take(struct buyer *buyer, int sku, const char *key, const char *value,
@@ -26,9 +25,8 @@ enum purchase redis_lock_take(struct buyer *buyer, int sku, const char *key, con
         int64_t asked_us = clock_now_us(&clock_monotonic);
         redisReply *reply = client_call(&buyer->client, "SET %s:lock %s NX PX %lld", key, value,
                                         (long long)buyer->sale->ttl_ms);
-        if (reply == NULL || reply->type == REDIS_REPLY_ERROR) {
+        if (reply == NULL || reply->type == REDIS_REPLY_ERROR)
             return buyer_failed(buyer, "taking the lock", reply);
-        }
         bool taken = reply->type == REDIS_REPLY_STATUS;
         freeReplyObject(reply);
         if (taken) {

@@ -28,25 +28,21 @@ bool ledger_count(_Atomic int64_t *counter, int64_t max)
 {
     int64_t count = atomic_load(counter);
 
-    while (count < max) {
-        if (atomic_compare_exchange_weak(counter, &count, count + 1)) {
+    while (count < max)
+        if (atomic_compare_exchange_weak(counter, &count, count + 1))
             return true;
-        }
-    }
     return false;
 }
 
 void buyer_stop(struct buyer *buyer, int64_t stops_max)
 {
     if (ledger_count(&buyer->ledger->stops, stops_max)) {
-        if (buyer->companion != 0) {
+        if (buyer->companion != 0)
             (void)kill(buyer->companion, SIGSTOP);
-        }
         buyer_note(buyer, TRACE_PAUSED, 0, 0);
         (void)raise(SIGSTOP); /* it takes all threads of the process along */
-        if (buyer->companion != 0) {
+        if (buyer->companion != 0)
             (void)kill(buyer->companion, SIGCONT);
-        }
         buyer_note(buyer, TRACE_WOKEN, 0, 0);
     }
 }
@@ -80,9 +76,8 @@ void buyer_note_stale(struct buyer *buyer, bool tried, bool refused)
 {
     atomic_fetch_add(&buyer->ledger->stale_tried, tried ? 1 : 0);
     atomic_fetch_add(&buyer->ledger->stale_refused, refused ? 1 : 0);
-    if (tried || refused) {
+    if (tried || refused)
         buyer_note(buyer, refused ? TRACE_REFUSED : TRACE_STALE, 0, 0);
-    }
 }
 
 bool buyer_is_late(const struct buyer *buyer)
@@ -180,14 +175,12 @@ static int on_buyer_started(void *context, unsigned index)
             purchase = buyer.contender->buy(&buyer);
         } while ((purchase == PURCHASE_MADE || purchase == PURCHASE_AGAIN) &&
                  !buyer_is_late(&buyer));
-        if (purchase == PURCHASE_MADE || purchase == PURCHASE_AGAIN) {
+        if (purchase == PURCHASE_MADE || purchase == PURCHASE_AGAIN)
             (void)failure_set(failure, "the sale was not over within %" PRId64 " s (--limit)",
                               buyer.sale->limit_ms / 1000);
-        }
     }
-    if (purchase != PURCHASE_SOLD_OUT) {
+    if (purchase != PURCHASE_SOLD_OUT)
         (void)failure_set(&buyer.ledger->failures[index], "buyer %u: %s", index + 1, failure->text);
-    }
     atomic_fetch_add(&buyer.ledger->used_us, buyer.database.used_us);
     leave(&buyer);
     return purchase == PURCHASE_SOLD_OUT ? 0 : 1;
@@ -269,12 +262,10 @@ bool sale_run(const struct sale *sale, const struct contender *contender,
     bool held = opened && hold(&referee, failure);
     bool entered = enter(buyer);
     bool counted = held && entered && count_up(&referee, result);
-    if (held && !counted) {
+    if (held && !counted)
         (void)failure_set(failure, "%s", buyer->client.failure.text);
-    }
-    if (entered) {
+    if (entered)
         (void)contender->clear(buyer); /* our own keys; a private server goes anyway */
-    }
     leave(buyer);
     crew_unshare(buyer->ledger, sizeof *buyer->ledger);
     return counted;

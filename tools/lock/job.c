@@ -27,9 +27,8 @@ static _Noreturn void watch(int from)
     (void)sigfillset(&all);
     (void)sigprocmask(SIG_BLOCK, &all, NULL);
     if (read(0, &group, sizeof group) == (ssize_t)sizeof group && group > 1 &&
-        read(0, &ended, 1) == 0) {
+        read(0, &ended, 1) == 0)
         (void)kill(-group, SIGKILL);
-    }
     _exit(0);
 }
 
@@ -37,14 +36,12 @@ static bool watchdog_start(struct job *job)
 {
     int ends[2];
 
-    if (pipe2(ends, O_CLOEXEC) != 0) {
+    if (pipe2(ends, O_CLOEXEC) != 0)
         return false;
-    }
     job->watchdog_pipe = ends[1];
     job->watchdog = fork();
-    if (job->watchdog == 0) {
+    if (job->watchdog == 0)
         watch(ends[0]);
-    }
     (void)close(ends[0]);
     if (job->watchdog < 0) {
         (void)close(ends[1]);
@@ -56,17 +53,15 @@ static bool watchdog_start(struct job *job)
 /* SIGTTOU is blocked, here and in the child until it runs. */
 static void give_terminal(const struct job *job, pid_t from)
 {
-    if (job->terminal && tcgetpgrp(STDIN_FILENO) == from) {
+    if (job->terminal && tcgetpgrp(STDIN_FILENO) == from)
         (void)tcsetpgrp(STDIN_FILENO, job->group);
-    }
 }
 
 static _Noreturn void run(char **argv, const sigset_t *mask, pid_t parent, int exec_failed)
 {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) { /* it ended before prctl */
+    if (getppid() != parent) /* it ended before prctl */
         _exit(1);
-    }
     (void)signal(SIGPIPE, SIG_DFL);
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
     (void)execvp(argv[0], argv);
@@ -92,9 +87,8 @@ int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure
         (void)failure_set(failure, "cannot start a process: %s", strerror(errno));
         (void)close(exec_failed[0]);
         (void)close(exec_failed[1]);
-        if (watched) {
+        if (watched)
             job_end(job);
-        }
         return 1;
     }
     if (job->group == 0) {
@@ -109,9 +103,8 @@ int job_start(struct job *job, char **argv, const sigset_t *mask, struct failure
     ssize_t got = read(exec_failed[0], &error, sizeof error);
     (void)close(exec_failed[0]);
     job->leader_runs = true;
-    if (got != (ssize_t)sizeof error) {
+    if (got != (ssize_t)sizeof error)
         return 0;
-    }
     check(waitpid(job->group, NULL, 0) == job->group);
     job->leader_runs = false;
     job_take_terminal(job);
@@ -133,9 +126,8 @@ void job_update(struct job *job)
     pid_t pid;
 
     while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
-        if (pid != job->group) {
+        if (pid != job->group)
             continue;
-        }
         job->stopped = WIFSTOPPED(status);
         if (WIFEXITED(status) || WIFSIGNALED(status)) {
             job->leader_runs = false;
@@ -159,16 +151,14 @@ void job_end(struct job *job)
 
 void job_take_terminal(const struct job *job)
 {
-    if (job->terminal && tcgetpgrp(STDIN_FILENO) == job->group) {
+    if (job->terminal && tcgetpgrp(STDIN_FILENO) == job->group)
         (void)tcsetpgrp(STDIN_FILENO, getpgrp());
-    }
 }
 
 void job_tell_own_group(const struct job *job, int number)
 {
-    if (job->terminal && tcgetpgrp(STDIN_FILENO) == getpgrp()) {
+    if (job->terminal && tcgetpgrp(STDIN_FILENO) == getpgrp())
         (void)kill(0, number);
-    }
 }
 
 void job_give_terminal(const struct job *job)

@@ -126,9 +126,8 @@ static const int job_signals[] = {SIGTSTP, SIGCONT, SIGCHLD};
 
 static void add_signals(sigset_t *set, const int *numbers, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         signals_add(set, numbers[i]);
-    }
 }
 
 /* Read the signals that want our end, and, where a job runs, those that concern it. The others keep
@@ -139,13 +138,11 @@ static void watch_signals(struct lock *lock, bool with_job)
 
     (void)sigemptyset(&mask);
     add_signals(&mask, ending_signals, sizeof ending_signals / sizeof *ending_signals);
-    if (with_job) {
+    if (with_job)
         add_signals(&mask, job_signals, sizeof job_signals / sizeof *job_signals);
-    }
     blocked = mask;
-    if (with_job) {
+    if (with_job)
         (void)sigaddset(&blocked, SIGTTOU); /* we take the terminal back from the background */
-    }
     check(sigprocmask(SIG_BLOCK, &blocked, NULL) == 0);
     lock->signal_fd = signalfd(lock->signal_fd, &mask, SFD_NONBLOCK | SFD_CLOEXEC);
 }
@@ -206,9 +203,8 @@ static int acquire(struct lock *lock, const char *uri)
                                        .context = lock};
     stk_cancel_on(lock->signal_fd);
     enum stk_error error = stk_client_open(uri, ANSWER_LIMIT_MS, &lock->client);
-    if (error == STK_OK) {
+    if (error == STK_OK)
         error = stk_acquire(lock->client, lock->settings.resource, &options, &lock->lease);
-    }
     stk_cancel_on(-1);
     return error == STK_OK ? 0 : complain_of_acquire(lock, error);
 }
@@ -219,9 +215,8 @@ static void read_lease(struct lock *lock)
 {
     int64_t left_ms = stk_lease_left_ms(lock->lease);
 
-    if (left_ms > 0) {
+    if (left_ms > 0)
         lock->sure_until_ms = now_ms() + left_ms;
-    }
 }
 
 /* Return when nothing of the job may be left, unless a renewal comes. */
@@ -241,9 +236,8 @@ static void begin_end(struct lock *lock, enum ending ending, int64_t kill_at_ms)
     lock->ending = ending;
     lock->kill_at_ms = kill_at_ms;
     job_signal(&lock->job, SIGTERM);
-    if (kill_at_ms > now_ms()) {
+    if (kill_at_ms > now_ms())
         job_signal(&lock->job, SIGCONT); /* a stopped one gets its TERM only then */
-    }
 }
 
 /* `why`: of the loss, or of the last renewal's failure. */
@@ -265,12 +259,11 @@ static void check_lease(struct lock *lock)
     enum stk_error lost = atomic_load(&lock->lost);
 
     read_lease(lock);
-    if (lost == STK_STALE) {
+    if (lost == STK_STALE)
         lose(lock, lost, grace_end_ms);
-    } else if (lost != STK_OK || now >= end_at_ms(lock)) {
+    else if (lost != STK_OK || now >= end_at_ms(lock))
         lose(lock, lost != STK_OK ? lost : stk_lease_why(lock->lease),
              earlier(last_ms(lock), grace_end_ms));
-    }
 }
 
 /* The job was stopped at the terminal: so are we, until the shell continues us. The lease may have
@@ -286,13 +279,11 @@ static void stop_with_job(struct lock *lock)
     int64_t limit_ms = now_ms() + RESUME_LIMIT_MS;
     (void)stk_client_set_timeout(lock->client, RESUME_LIMIT_MS);
     while ((error = stk_renew(lock->lease, 0)) != STK_OK && error != STK_STALE &&
-           error != STK_UNKNOWN && now_ms() < limit_ms) {
+           error != STK_UNKNOWN && now_ms() < limit_ms)
         (void)poll(NULL, 0, RESUME_PAUSE_MS);
-    }
     read_lease(lock);
-    if (error == STK_OK && now_ms() < end_at_ms(lock)) {
+    if (error == STK_OK && now_ms() < end_at_ms(lock))
         error = stk_keep_alive(lock->lease, true);
-    }
     if (error != STK_OK) {
         lose(lock, error, now_ms()); /* at once: continued, it would write */
         return;
@@ -306,14 +297,12 @@ static void pass_signals_on(struct lock *lock)
     int number;
 
     while ((number = next_signal(lock)) != 0) {
-        if (number == SIGCHLD) {
+        if (number == SIGCHLD)
             continue;
-        }
-        if (number == SIGCONT) {
+        if (number == SIGCONT)
             job_give_terminal(&lock->job);
-        } else if (number != SIGTSTP) {
+        else if (number != SIGTSTP)
             lock->passed_on = number;
-        }
         job_signal(&lock->job, number);
     }
 }
@@ -322,15 +311,12 @@ static int64_t next_event_ms(const struct lock *lock)
 {
     int64_t next_ms = now_ms() + IDLE_MS;
 
-    if (lock->ending != LOSING) {
+    if (lock->ending != LOSING)
         next_ms = earlier(next_ms, end_at_ms(lock));
-    }
-    if (lock->ending != NOT_ENDING) {
+    if (lock->ending != NOT_ENDING)
         next_ms = earlier(next_ms, lock->kill_at_ms + (lock->killed ? KILLED_LIMIT_MS : 0));
-    }
-    if (!lock->job.leader_runs) { /* not all that are left need be our children */
+    if (!lock->job.leader_runs) /* not all that are left need be our children */
         next_ms = earlier(next_ms, now_ms() + CHECK_GROUP_MS);
-    }
     return next_ms;
 }
 
@@ -359,21 +345,16 @@ static void run_job(struct lock *lock)
 
     for (;;) {
         job_update(job);
-        if (!job->leader_runs) {
+        if (!job->leader_runs)
             job_take_terminal(job);
-        }
-        if (!job_is_alive(job)) {
+        if (!job_is_alive(job))
             return;
-        }
-        if (job->stopped && job->terminal && lock->ending == NOT_ENDING) {
+        if (job->stopped && job->terminal && lock->ending == NOT_ENDING)
             stop_with_job(lock);
-        }
-        if (lock->ending != LOSING) {
+        if (lock->ending != LOSING)
             check_lease(lock);
-        }
-        if (lock->ending == NOT_ENDING && !job->leader_runs) {
+        if (lock->ending == NOT_ENDING && !job->leader_runs)
             begin_end(lock, TIDYING, now_ms() + lock->settings.grace_ms);
-        }
         if (lock->ending != NOT_ENDING && !lock->killed && now_ms() >= lock->kill_at_ms) {
             lock->killed = true;
             job_signal(job, SIGKILL);
@@ -399,13 +380,11 @@ static bool release(struct lock *lock)
     watch_signals(lock, false);
     stk_cancel_on(lock->signal_fd);
     enum stk_error error = stk_client_set_timeout(lock->client, limit_ms < 1 ? 1 : limit_ms);
-    if (error == STK_OK) {
+    if (error == STK_OK)
         error = stk_release(lock->lease);
-    }
     stk_cancel_on(-1);
-    if (error == STK_OK || error == STK_STALE) {
+    if (error == STK_OK || error == STK_STALE)
         return error == STK_OK;
-    }
     term_error("stockade lock: could not release %s, it ends by its TTL: %s",
                lock->settings.resource, stk_message());
     return true;
@@ -417,12 +396,10 @@ static int code_of_job(const struct lock *lock)
     const struct job *job = &lock->job;
 
     if (job->ended_by != SIGINT && job->ended_by != SIGQUIT && job->ended_by != SIGTERM &&
-        job->ended_by != SIGHUP) {
+        job->ended_by != SIGHUP)
         return job->status;
-    }
-    if (job->ended_by != lock->passed_on && (job->ended_by == SIGINT || job->ended_by == SIGQUIT)) {
+    if (job->ended_by != lock->passed_on && (job->ended_by == SIGINT || job->ended_by == SIGQUIT))
         job_tell_own_group(job, job->ended_by);
-    }
     return CLI_SIGNAL + job->ended_by;
 }
 
@@ -448,9 +425,8 @@ static int run(struct lock *lock, char **program)
         term_error("stockade lock: the lease on %s was lost before the program had ended",
                    lock->settings.resource);
     }
-    if (atomic_load(&lock->lost) == STK_STALE || lock->ending == LOSING) {
+    if (atomic_load(&lock->lost) == STK_STALE || lock->ending == LOSING)
         return CLI_STALE;
-    }
     return code != 0 ? code : code_of_job(lock);
 }
 
@@ -459,9 +435,8 @@ static int words_before_program(int argc, char **argv)
 {
     int words = 1;
 
-    while (words < argc && strcmp(argv[words], "--") != 0) {
+    while (words < argc && strcmp(argv[words], "--") != 0)
         words++;
-    }
     return words;
 }
 
@@ -497,9 +472,8 @@ int lock_run(struct cli *cli, int argc, char **argv)
         return CLI_UNREACHABLE;
     }
     int code = acquire(&lock, uri);
-    if (code == 0) {
+    if (code == 0)
         code = run(&lock, argv + words + 1);
-    }
     stk_lease_free(lock.lease);
     stk_client_close(lock.client);
     (void)close(lock.signal_fd);

@@ -44,16 +44,14 @@ static void release_batch(const struct replay *replay, struct client *client, si
     size_t taken = 0;
 
     for (size_t i = 0; i < count; i++) {
-        if (leases[i].token == 0) {
+        if (leases[i].token == 0)
             continue;
-        }
         (void)inventory_key(replay, &replay->orders.skus[first + i], key);
         client_append(client, "RELEASE %s %lld", key, (long long)leases[i].token);
         taken++;
     }
-    for (redisReply *reply; taken > 0 && (reply = client_next(client)) != NULL; taken--) {
+    for (redisReply *reply; taken > 0 && (reply = client_next(client)) != NULL; taken--)
         freeReplyObject(reply);
-    }
 }
 
 static bool acquire_batch(const struct replay *replay, struct client *client, size_t first,
@@ -64,23 +62,19 @@ static bool acquire_batch(const struct replay *replay, struct client *client, si
     struct failure failure;
     bool good = true;
 
-    for (size_t i = first; i < end; i++) {
+    for (size_t i = first; i < end; i++)
         client_append(client, "ACQUIRE %s %d", inventory_key(replay, &replay->orders.skus[i], key),
                       (int)LOAD_TTL_MS);
-    }
     for (size_t i = first; i < end; i++) {
         struct lease *lease = &leases[i - first];
         redisReply *reply = client_next(client);
-        if (reply == NULL) {
+        if (reply == NULL)
             return false;
-        }
         (void)inventory_key(replay, &replay->orders.skus[i], key);
-        if (lease_taken(client, key, reply, lease)) {
+        if (lease_taken(client, key, reply, lease))
             continue;
-        }
-        if (good) {
+        if (good)
             failure = client->failure;
-        }
         good = false;
         lease->token = 0;
     }
@@ -96,16 +90,14 @@ static bool set_reply(struct client *client, const char *key)
 {
     redisReply *reply = client_next(client);
 
-    if (reply == NULL) {
+    if (reply == NULL)
         return false;
-    }
     bool set = reply->type == REDIS_REPLY_STATUS;
-    if (reply->type == REDIS_REPLY_NIL) {
+    if (reply->type == REDIS_REPLY_NIL)
         (void)failure_set(&client->failure,
                           "%s is there already; choose another --prefix, or remove it", key);
-    } else if (!set) {
+    else if (!set)
         (void)failure_set(&client->failure, "%s: the server said: %s", key, client_text(reply));
-    }
     freeReplyObject(reply);
     return set;
 }
@@ -144,9 +136,8 @@ bool inventory_load(const struct replay *replay, struct signals *signals, struct
         good = acquire_batch(replay, &client, first, leases) &&
                set_batch(replay, &client, first, leases);
         (void)signals_wait(signals, -1, 0);
-        if (good && signals->ending != 0) {
+        if (good && signals->ending != 0)
             good = failure_set(&client.failure, "interrupted");
-        }
     }
     client_close(&client);
     return good || failure_set(failure, "loading the opening stock: %s", client.failure.text);
@@ -166,11 +157,10 @@ static void audit_sku(const struct replay *replay, size_t index, int64_t left, s
         return;
     }
     audit->wrong++;
-    if (audit->wrong <= NAMED_MAX) {
+    if (audit->wrong <= NAMED_MAX)
         term_error("audit: %s: opening %" PRId64 " - sold %" PRId64 " + returned %" PRId64
                    " is not left %" PRId64 "",
                    sku->name, opening, sold, returned, left);
-    }
 }
 
 bool inventory_audit(const struct replay *replay, struct audit *audit, struct failure *failure)
@@ -182,21 +172,18 @@ bool inventory_audit(const struct replay *replay, struct audit *audit, struct fa
     *audit = (struct audit){.right = 0};
     for (size_t first = 0; good && first < replay->orders.sku_count; first += BATCH) {
         size_t end = batch_end(replay, first);
-        for (size_t i = first; i < end; i++) {
+        for (size_t i = first; i < end; i++)
             client_append(&client, "GET %s", inventory_key(replay, &replay->orders.skus[i], key));
-        }
         for (size_t i = first; i < end && good; i++) {
             redisReply *reply = client_next(&client);
             int64_t left = 0;
             good = reply != NULL;
-            if (good && !client_to_int64(reply, &left)) {
+            if (good && !client_to_int64(reply, &left))
                 good = failure_set(&client.failure, "%s: the server said: %s",
                                    inventory_key(replay, &replay->orders.skus[i], key),
                                    client_text(reply));
-            }
-            if (good) {
+            if (good)
                 audit_sku(replay, i, left, audit);
-            }
             freeReplyObject(reply);
         }
     }

@@ -44,9 +44,8 @@ static const struct name *name_in(struct table *names, struct bytes text)
 {
     struct table_node *found = table_find(names, text);
 
-    if (found != NULL) {
+    if (found != NULL)
         return (const void *)found;
-    }
     struct name *name = mem_alloc(sizeof *name + text.len + 1);
     name->number = (uint32_t)names->count;
     name->len = (uint32_t)text.len;
@@ -64,9 +63,8 @@ static void name_free(struct table_node *node)
 /* Make room for one more element. */
 static void *array_grow(void *array, size_t count, size_t *room, size_t size)
 {
-    if (count < *room) {
+    if (count < *room)
         return array;
-    }
     *room = *room == 0 ? 1024 : *room * 2;
     return mem_realloc(array, *room * size);
 }
@@ -82,9 +80,8 @@ static uint32_t sku_of(struct loading *loading, const struct order_line *line)
             array_grow(orders->skus, orders->sku_count, &loading->sku_room, sizeof *orders->skus);
         orders->skus[orders->sku_count++] = (struct sku){.name = name->text};
     }
-    if (line->quantity > 0) {
+    if (line->quantity > 0)
         orders->skus[sku].demand += line->quantity;
-    }
     return sku;
 }
 
@@ -109,10 +106,9 @@ static bool order_add(struct loading *loading, const struct order_line *line)
 {
     struct orders *orders = loading->orders;
 
-    if (orders->order_count == ORDERS_MAX) {
+    if (orders->order_count == ORDERS_MAX)
         return failure_set(loading->failure, "%s has more than %d lines; use --limit",
                            loading->reader.path, ORDERS_MAX);
-    }
     orders->orders = array_grow(orders->orders, orders->order_count, &loading->order_room,
                                 sizeof *orders->orders);
     orders->orders[orders->order_count] = (struct order){.line = loading->reader.number,
@@ -131,15 +127,13 @@ static bool malformed(struct loading *loading, const char *why)
     uint32_t number = loading->reader.number;
 
     orders->malformed++;
-    if (loading->strict) {
+    if (loading->strict)
         return failure_set(loading->failure, "line %u of %s: %s (--strict)", number,
                            loading->reader.path, why);
-    }
-    if (orders->malformed <= NAMED_MAX) {
+    if (orders->malformed <= NAMED_MAX)
         term_error("line %u skipped: %s", number, why);
-    } else if (orders->malformed == NAMED_MAX + 1) {
+    else if (orders->malformed == NAMED_MAX + 1)
         term_error("line %u skipped; further ones are only counted", number);
-    }
     return true;
 }
 
@@ -148,12 +142,10 @@ static bool load_line(struct loading *loading, struct bytes text)
     struct order_line line;
     const char *why = csv_parse(text, &loading->record);
 
-    if (why == NULL) {
+    if (why == NULL)
         why = order_line_parse(&loading->record, &line);
-    }
-    if (why != NULL) {
+    if (why != NULL)
         return malformed(loading, why);
-    }
     return order_add(loading, &line);
 }
 
@@ -162,16 +154,14 @@ static bool load_header(struct loading *loading)
     struct bytes text;
     enum line_result result = line_reader_next(&loading->reader, &text, loading->failure);
 
-    if (result == LINE_FAILED) {
+    if (result == LINE_FAILED)
         return false;
-    }
     if (result != LINE_READ || csv_parse(text, &loading->record) != NULL ||
-        !order_line_is_header(&loading->record)) {
+        !order_line_is_header(&loading->record))
         return failure_set(loading->failure,
                            "%s is no orders file: its first line must be "
                            "invoice,invoiced_at,sku,quantity,customer",
                            loading->reader.path);
-    }
     return true;
 }
 
@@ -179,22 +169,19 @@ static bool load_lines(struct loading *loading, int64_t limit)
 {
     struct bytes text;
 
-    for (int64_t count = 0; limit == 0 || count < limit; count++) {
+    for (int64_t count = 0; limit == 0 || count < limit; count++)
         switch (line_reader_next(&loading->reader, &text, loading->failure)) {
         case LINE_READ:
-            if (!load_line(loading, text)) {
+            if (!load_line(loading, text))
                 return false;
-            }
             break;
         case LINE_TOO_LONG:
-            if (!malformed(loading, "the line is too long")) {
+            if (!malformed(loading, "the line is too long"))
                 return false;
-            }
             break;
         case LINE_END: return true;
         case LINE_FAILED: return false;
         }
-    }
     return true;
 }
 
@@ -202,9 +189,8 @@ static int invoice_compare(const void *a, const void *b)
 {
     const struct invoice *left = a, *right = b;
 
-    if (left->invoiced_at != right->invoiced_at) {
+    if (left->invoiced_at != right->invoiced_at)
         return left->invoiced_at < right->invoiced_at ? -1 : 1;
-    }
     return left->first < right->first ? -1 : 1;
 }
 
@@ -221,12 +207,10 @@ bool orders_load(struct orders *orders, const char *path, int64_t limit, bool st
     line_reader_close(&loading.reader);
     table_drain(&loading.invoice_names, name_free);
     table_free(&loading.invoice_names);
-    if (loaded && orders->order_count == 0) {
+    if (loaded && orders->order_count == 0)
         loaded = failure_set(failure, "%s has no order line to replay", path);
-    }
-    if (loaded) {
+    if (loaded)
         qsort(orders->invoices, orders->invoice_count, sizeof *orders->invoices, invoice_compare);
-    }
     return loaded;
 }
 
@@ -255,12 +239,10 @@ static bool *find_successors(const struct orders *orders)
             size_t next = next_of_sku[orders->orders[at].sku];
             has_successor[at] = next != SIZE_MAX && place - next <= SUCCESSOR_ORDERS;
         }
-        for (int32_t at = first; at != ORDER_NONE; at = orders->orders[at].next) {
+        for (int32_t at = first; at != ORDER_NONE; at = orders->orders[at].next)
             place++;
-        }
-        for (int32_t at = first; at != ORDER_NONE; at = orders->orders[at].next) {
+        for (int32_t at = first; at != ORDER_NONE; at = orders->orders[at].next)
             next_of_sku[orders->orders[at].sku] = place;
-        }
     }
     free(next_of_sku);
     return has_successor;
@@ -271,7 +253,7 @@ size_t orders_plan_stops(struct orders *orders, size_t every)
     bool *has_successor = find_successors(orders);
     size_t place = 0, due = every, planned = 0;
 
-    for (size_t i = 0; i < orders->invoice_count; i++) {
+    for (size_t i = 0; i < orders->invoice_count; i++)
         for (int32_t at = orders->invoices[i].first; at != ORDER_NONE;
              at = orders->orders[at].next) {
             if (++place >= due && has_successor[at]) {
@@ -280,7 +262,6 @@ size_t orders_plan_stops(struct orders *orders, size_t every)
                 due = place + every;
             }
         }
-    }
     free(has_successor);
     return planned;
 }

@@ -46,9 +46,8 @@ enum line_result line_reader_next(struct line_reader *reader, struct bytes *line
     *line = (struct bytes){NULL, 0};
     errno = 0;
     while ((byte = gzgetc(reader->file)) >= 0 && byte != '\n') {
-        if (len < sizeof reader->text) {
+        if (len < sizeof reader->text)
             reader->text[len] = (char)byte;
-        }
         len++;
     }
     if (byte < 0) {
@@ -58,17 +57,14 @@ enum line_result line_reader_next(struct line_reader *reader, struct bytes *line
                               reader->number, read_error(code));
             return LINE_FAILED;
         }
-        if (len == 0) {
+        if (len == 0)
             return LINE_END;
-        }
     }
     reader->number++;
-    if (len > 0 && len <= sizeof reader->text && reader->text[len - 1] == '\r') {
+    if (len > 0 && len <= sizeof reader->text && reader->text[len - 1] == '\r')
         len--;
-    }
-    if (len > CSV_LINE_MAX) {
+    if (len > CSV_LINE_MAX)
         return LINE_TOO_LONG;
-    }
     *line = (struct bytes){reader->text, len};
     return LINE_READ;
 }
@@ -87,15 +83,14 @@ static const char *quoted_field(struct cursor *cursor)
     cursor->at++;
     while (cursor->at < cursor->end) {
         char byte = *cursor->at++;
-        if (byte != '"') {
+        if (byte != '"')
             *cursor->out++ = byte;
-        } else if (cursor->at < cursor->end && *cursor->at == '"') {
+        else if (cursor->at < cursor->end && *cursor->at == '"')
             *cursor->out++ = *cursor->at++;
-        } else if (cursor->at == cursor->end || *cursor->at == ',') {
+        else if (cursor->at == cursor->end || *cursor->at == ',')
             return NULL;
-        } else {
+        else
             return "text behind a closing quote";
-        }
     }
     return "a quote is not closed";
 }
@@ -103,9 +98,8 @@ static const char *quoted_field(struct cursor *cursor)
 static const char *bare_field(struct cursor *cursor)
 {
     while (cursor->at < cursor->end && *cursor->at != ',') {
-        if (*cursor->at == '"') {
+        if (*cursor->at == '"')
             return "a quote inside a field that is not quoted";
-        }
         *cursor->out++ = *cursor->at++;
     }
     return NULL;
@@ -116,23 +110,19 @@ const char *csv_parse(struct bytes line, struct csv_record *record)
     struct cursor cursor = {line.data, line.data + line.len, record->text};
 
     record->count = 0;
-    if (line.len > CSV_LINE_MAX) {
+    if (line.len > CSV_LINE_MAX)
         return "the line is too long";
-    }
     for (;;) {
         const char *begin = cursor.out;
         const char *wrong = cursor.at < cursor.end && *cursor.at == '"' ? quoted_field(&cursor)
                                                                         : bare_field(&cursor);
-        if (wrong != NULL) {
+        if (wrong != NULL)
             return wrong;
-        }
-        if (record->count == CSV_FIELDS_MAX) {
+        if (record->count == CSV_FIELDS_MAX)
             return "too many fields";
-        }
         record->fields[record->count++] = (struct bytes){begin, (size_t)(cursor.out - begin)};
-        if (cursor.at == cursor.end) {
+        if (cursor.at == cursor.end)
             return NULL;
-        }
         cursor.at++; /* the comma; a field follows, if an empty one */
     }
 }
@@ -144,54 +134,43 @@ bool order_line_is_header(const struct csv_record *record)
     static const char *const names[COLUMNS] = {"invoice", "invoiced_at", "sku", "quantity",
                                                "customer"};
 
-    if (record->count != COLUMNS) {
+    if (record->count != COLUMNS)
         return false;
-    }
-    for (size_t i = 0; i < COLUMNS; i++) {
-        if (!bytes_equal(record->fields[i], bytes_of(names[i]))) {
+    for (size_t i = 0; i < COLUMNS; i++)
+        if (!bytes_equal(record->fields[i], bytes_of(names[i])))
             return false;
-        }
-    }
     return true;
 }
 
 /* A name becomes part of a key and of messages: it is printable, and of bounded length. */
 static bool is_name(struct bytes text, size_t len_max)
 {
-    if (text.len == 0 || text.len > len_max) {
+    if (text.len == 0 || text.len > len_max)
         return false;
-    }
     for (size_t i = 0; i < text.len; i++) {
         unsigned char byte = (unsigned char)text.data[i];
-        if (byte < ' ' || byte == 127) {
+        if (byte < ' ' || byte == 127)
             return false;
-        }
     }
     return true;
 }
 
 const char *order_line_parse(const struct csv_record *record, struct order_line *line)
 {
-    if (record->count != COLUMNS) {
+    if (record->count != COLUMNS)
         return "it has not five columns";
-    }
     line->invoice = record->fields[0];
     line->sku = record->fields[2];
-    if (!is_name(line->invoice, ORDER_INVOICE_MAX)) {
+    if (!is_name(line->invoice, ORDER_INVOICE_MAX))
         return "the invoice is empty, too long or not printable";
-    }
-    if (!bytes_to_int64(record->fields[1], &line->invoiced_at) || line->invoiced_at < 0) {
+    if (!bytes_to_int64(record->fields[1], &line->invoiced_at) || line->invoiced_at < 0)
         return "the time is not in Unix seconds";
-    }
-    if (!is_name(line->sku, ORDER_SKU_MAX)) {
+    if (!is_name(line->sku, ORDER_SKU_MAX))
         return "the SKU is empty, too long or not printable";
-    }
     if (!bytes_to_int64(record->fields[3], &line->quantity) ||
-        line->quantity > ORDER_QUANTITY_MAX || line->quantity < -ORDER_QUANTITY_MAX) {
+        line->quantity > ORDER_QUANTITY_MAX || line->quantity < -ORDER_QUANTITY_MAX)
         return "the quantity is not a number, or too large";
-    }
-    if (line->quantity == 0) {
+    if (line->quantity == 0)
         return "the quantity is 0";
-    }
     return NULL;
 }

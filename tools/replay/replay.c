@@ -113,10 +113,9 @@ static void say_result(struct term *term, const struct replay *replay, int64_t s
               "  workers stopped past their TTL %" PRId64
               ", stale writes refused and done again %s",
               stops, TERM_NUMBER(atomic_load(&tally->stale)));
-    if (atomic_load(&tally->busy) + atomic_load(&tally->held) > 0) {
+    if (atomic_load(&tally->busy) + atomic_load(&tally->held) > 0)
         term_line(term, "  tried again: server busy %" PRId64 ", waited in vain %" PRId64,
                   atomic_load(&tally->busy), atomic_load(&tally->held));
-    }
 }
 
 /* Say whether the books balance and nothing was ever below 0, and return it. */
@@ -145,19 +144,16 @@ static bool find_server(struct run *run, struct failure *failure)
     const char *lease = run->replay.settings.lease;
 
     run->replay.server = &run->given;
-    if (run->cli->uri != NULL) {
+    if (run->cli->uri != NULL)
         return true;
-    }
     run->replay.server = &run->servers.stockade;
     if (strcmp(lease, "redis") == 0) {
-        if (!servers_start_redis(&run->servers, failure)) {
+        if (!servers_start_redis(&run->servers, failure))
             return false;
-        }
         lease = run->servers.redis.text;
     }
-    if (!servers_start_stockaded(&run->servers, NULL, lease, failure)) {
+    if (!servers_start_stockaded(&run->servers, NULL, lease, failure))
         return false;
-    }
     struct buf shown = {0};
     uri_append_masked(&shown, lease);
     term_line(&run->term, "server: a private stockaded on port %d, leases %.*s",
@@ -201,9 +197,8 @@ static bool replay_orders(struct run *run, struct failure *failure)
         .signals = &run->signals,
     };
 
-    if (!inventory_load(&run->replay, &run->signals, failure)) {
+    if (!inventory_load(&run->replay, &run->signals, failure))
         return false;
-    }
     trace_begin(run->replay.trace);
     int64_t began_ms = clock_now_ms(&clock_monotonic);
     bool done = crew_run(&work, failure);
@@ -220,13 +215,11 @@ static bool load_orders(struct run *run, struct failure *failure)
     struct replay *replay = &run->replay;
     const struct replay_settings *set = &replay->settings;
 
-    if (!orders_load(&replay->orders, set->orders, set->limit, set->strict, failure)) {
+    if (!orders_load(&replay->orders, set->orders, set->limit, set->strict, failure))
         return false;
-    }
     say_orders(&run->term, replay);
-    if (set->pause_every > 0) {
+    if (set->pause_every > 0)
         run->planned = orders_plan_stops(&replay->orders, (size_t)set->pause_every);
-    }
     run->tally_size =
         sizeof *replay->tally + replay->orders.sku_count * sizeof *replay->tally->skus;
     replay->tally = crew_share(run->tally_size);
@@ -264,9 +257,8 @@ static bool write_report(struct run *run, bool right, struct failure *failure)
     buf_append_text(&json, "}]}");
     bool written = report_write(file, set->report, buf_bytes(&json), failure);
     buf_free(&json);
-    if (written) {
+    if (written)
         term_line(&run->term, "to be looked at in a browser: %s", set->report);
-    }
     return written;
 }
 
@@ -274,21 +266,18 @@ static bool replay_and_audit(struct run *run, bool *right, struct failure *failu
 {
     struct audit audit;
 
-    if (!find_server(run, failure)) {
+    if (!find_server(run, failure))
         return false;
-    }
     term_line(&run->term,
               "workers: %" PRId64 ", TTL %" PRId64 " ms; on up to %zu lines one is stopped between"
               " read and write for %" PRId64 " ms",
               run->replay.settings.workers, run->replay.settings.ttl_ms, run->planned,
               run->replay.settings.pause_ms);
-    if (!replay_orders(run, failure)) {
+    if (!replay_orders(run, failure))
         return false;
-    }
     say_result(&run->term, &run->replay, run->stops, run->took_ms);
-    if (!inventory_audit(&run->replay, &audit, failure)) {
+    if (!inventory_audit(&run->replay, &audit, failure))
         return false;
-    }
     *right = say_audit(&run->term, &run->replay, &audit);
     return run->report == NULL || write_report(run, *right, failure);
 }
@@ -303,9 +292,8 @@ static bool settings_complete(struct replay_settings *set)
         term_error("stockade replay: --prefix takes at most %d bytes", PREFIX_MAX);
         return false;
     }
-    if (set->pause_ms == 0) {
+    if (set->pause_ms == 0)
         set->pause_ms = 2 * set->ttl_ms;
-    }
     return true;
 }
 
@@ -328,9 +316,8 @@ int replay_run(struct cli *cli, int argc, char **argv)
     case OPTIONS_WRONG: return CLI_USAGE;
     case OPTIONS_RUN: break;
     }
-    if (!settings_complete(&run.replay.settings)) {
+    if (!settings_complete(&run.replay.settings))
         return CLI_USAGE;
-    }
     if (cli->uri != NULL && !cli_server(cli, &run.given, &failure)) {
         term_error("stockade replay: %s; see stockade replay --help", failure.text);
         return CLI_USAGE;
@@ -345,19 +332,17 @@ int replay_run(struct cli *cli, int argc, char **argv)
         signals_close(&run.signals);
         crew_unshare(run.replay.tally, run.tally_size);
         trace_close(run.replay.trace);
-        if (run.report != NULL) {
+        if (run.report != NULL)
             (void)fclose(run.report); /* the replay failed: it stays empty */
-        }
     }
     orders_free(&run.replay.orders);
     if (run.signals.ending != 0) {
         term_error("stockade replay: interrupted; what was started is gone");
         return CLI_SIGNAL + run.signals.ending;
     }
-    if (!done) {
+    if (!done)
         term_error("stockade replay: %s", failure.text);
-    } else if (!right) {
+    else if (!right)
         term_error("stockade replay: the books do not balance");
-    }
     return done && right ? CLI_OK : CLI_FAILED;
 }

@@ -62,9 +62,8 @@ static enum attempt released(struct worker *worker)
     redisReply *reply = client_next(&worker->client);
     enum attempt attempt = ATTEMPT_GOOD;
 
-    if (!lease_released(reply)) {
+    if (!lease_released(reply))
         attempt = judge(worker, "releasing", reply);
-    }
     freeReplyObject(reply);
     return attempt == ATTEMPT_FAILED ? ATTEMPT_FAILED : ATTEMPT_GOOD;
 }
@@ -96,9 +95,8 @@ static enum attempt acquire_and_read(struct worker *worker, const char *key, str
         attempt = ATTEMPT_AGAIN;
     } else if (!client_to_int64(read, stock)) {
         attempt = judge(worker, "reading the stock", read);
-        if (attempt == ATTEMPT_AGAIN && release(worker, key, lease) == ATTEMPT_FAILED) {
+        if (attempt == ATTEMPT_AGAIN && release(worker, key, lease) == ATTEMPT_FAILED)
             attempt = ATTEMPT_FAILED;
-        }
     }
     freeReplyObject(granted);
     freeReplyObject(read);
@@ -115,13 +113,11 @@ static enum attempt write_and_release(struct worker *worker, const char *key,
                   (long long)stock);
     client_append(client, "RELEASE %s %lld", key, (long long)lease->token);
     redisReply *written = client_next(client);
-    if (written == NULL || written->type != REDIS_REPLY_STATUS) {
+    if (written == NULL || written->type != REDIS_REPLY_STATUS)
         attempt = judge(worker, "the fenced write", written);
-    }
     freeReplyObject(written);
-    if (attempt != ATTEMPT_FAILED && released(worker) == ATTEMPT_FAILED) {
+    if (attempt != ATTEMPT_FAILED && released(worker) == ATTEMPT_FAILED)
         attempt = ATTEMPT_FAILED;
-    }
     return attempt;
 }
 
@@ -153,14 +149,12 @@ static enum attempt order_try(struct worker *worker, const struct order *order, 
 
     (void)inventory_key(worker->replay, &worker->replay->orders.skus[order->sku], key);
     enum attempt attempt = acquire_and_read(worker, key, &lease, &stock);
-    if (attempt != ATTEMPT_GOOD) {
+    if (attempt != ATTEMPT_GOOD)
         return attempt;
-    }
     note(worker, order, TRACE_LOCKED, lease.token);
     note(worker, order, TRACE_READ, stock);
-    if (stock < 0) {
+    if (stock < 0)
         atomic_fetch_add(&worker->tally->below_zero, 1);
-    }
     if (order->quantity > stock) {
         attempt = release(worker, key, &lease);
         if (attempt == ATTEMPT_GOOD) {
@@ -193,17 +187,14 @@ static bool order_do(struct worker *worker, const struct order *order)
         clock_now_ms(&clock_monotonic) + ORDER_LIMIT_MS + worker->replay->settings.pause_ms;
     enum attempt attempt = order_try(worker, order, true);
 
-    while (attempt == ATTEMPT_AGAIN && clock_now_ms(&clock_monotonic) < deadline_ms) {
+    while (attempt == ATTEMPT_AGAIN && clock_now_ms(&clock_monotonic) < deadline_ms)
         attempt = order_try(worker, order, false);
-    }
-    if (attempt == ATTEMPT_AGAIN) {
+    if (attempt == ATTEMPT_AGAIN)
         return failure_set(&worker->client.failure, "line %" PRIu32 ": not done within %d s",
                            order->line, ORDER_LIMIT_MS / 1000);
-    }
-    if (attempt == ATTEMPT_FAILED) {
+    if (attempt == ATTEMPT_FAILED)
         return failure_set(&worker->client.failure, "line %" PRIu32 ": %s", order->line,
                            worker->client.failure.text);
-    }
     atomic_fetch_add(&worker->tally->done, 1);
     return true;
 }
@@ -216,17 +207,14 @@ int worker_run(const struct replay *replay, unsigned index)
 
     while (good) {
         size_t next = atomic_fetch_add(&replay->tally->next_invoice, 1);
-        if (next >= replay->orders.invoice_count) {
+        if (next >= replay->orders.invoice_count)
             break;
-        }
         for (int32_t at = replay->orders.invoices[next].first; good && at != ORDER_NONE;
-             at = replay->orders.orders[at].next) {
+             at = replay->orders.orders[at].next)
             good = order_do(&worker, &replay->orders.orders[at]);
-        }
     }
-    if (!good) {
+    if (!good)
         replay->tally->failures[index] = worker.client.failure;
-    }
     client_close(&worker.client);
     return good ? 0 : 1;
 }

@@ -21,9 +21,8 @@ FILE *report_open(const char *path, struct failure *failure)
 {
     FILE *file = fopen(path, "we");
 
-    if (file == NULL) {
+    if (file == NULL)
         (void)failure_set(failure, "cannot write %s: %s", path, strerror(errno));
-    }
     return file;
 }
 
@@ -36,9 +35,8 @@ bool report_write(FILE *file, const char *path, struct bytes json, struct failur
                                  "<script type=\"application/json\" id=\"data\">\n"};
     bool good = true;
 
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         good = fputs(parts[i], file) >= 0 && good;
-    }
     good = fwrite(json.data, 1, json.len, file) == json.len && good;
     good = fprintf(file, "\n</script>\n<script>\n%s</script>\n</body>\n</html>\n", report_js) > 0 &&
            good;

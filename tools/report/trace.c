@@ -30,9 +30,8 @@ struct trace *trace_open(void)
 
 void trace_close(struct trace *trace)
 {
-    if (trace != NULL) {
+    if (trace != NULL)
         crew_unshare(trace, sizeof *trace);
-    }
 }
 
 static size_t noted(const struct trace *trace)
@@ -45,18 +44,16 @@ static size_t noted(const struct trace *trace)
 void trace_begin(struct trace *trace)
 {
     if (trace != NULL) {
-        for (size_t i = 0; i < noted(trace); i++) {
+        for (size_t i = 0; i < noted(trace); i++)
             atomic_store(&trace->events[i].kind, 0);
-        }
         atomic_store(&trace->count, 0);
     }
 }
 
 void trace_note(struct trace *trace, unsigned who, enum trace_kind kind, int sku, int64_t value)
 {
-    if (trace == NULL) {
+    if (trace == NULL)
         return;
-    }
     size_t at = atomic_fetch_add(&trace->count, 1);
     if (at < TRACE_MAX) {
         struct event *event = &trace->events[at];
@@ -72,9 +69,8 @@ static int compare_events(const void *a, const void *b)
 {
     const struct event *const *one = a, *const *other = b;
 
-    if ((*one)->at_us != (*other)->at_us) {
+    if ((*one)->at_us != (*other)->at_us)
         return (*one)->at_us < (*other)->at_us ? -1 : 1;
-    }
     return (*one > *other) - (*one < *other); /* one process's stay in order */
 }
 
@@ -83,19 +79,16 @@ void trace_json(const struct trace *trace, struct buf *json)
     const struct event **order = mem_alloc(TRACE_MAX * sizeof(struct event *));
     size_t count = 0;
 
-    for (size_t i = 0; i < noted(trace); i++) {
-        if (atomic_load(&trace->events[i].kind) != 0) {
+    for (size_t i = 0; i < noted(trace); i++)
+        if (atomic_load(&trace->events[i].kind) != 0)
             order[count++] = &trace->events[i];
-        }
-    }
     qsort(order, count, sizeof *order, compare_events);
     buf_printf(json, "\"dropped\": %zu, \"events\": [", atomic_load(&trace->count) - count);
     int64_t began_us = count > 0 ? order[0]->at_us : 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         buf_printf(json, "%s[%" PRId64 ",%d,%d,%d,%" PRId64 "]", i > 0 ? "," : "",
                    order[i]->at_us - began_us, order[i]->who, atomic_load(&order[i]->kind),
                    order[i]->sku, order[i]->value);
-    }
     buf_append_text(json, "]");
     free(order);
 }

@@ -68,11 +68,10 @@ __attribute__((format(printf, 3, 4))) static void put(int line, attr_t attribute
 
 static const char *rate_text(double rate, char out[TERM_NUMBER_MAX])
 {
-    if (rate < 0) {
+    if (rate < 0)
         (void)snprintf(out, TERM_NUMBER_MAX, "-");
-    } else {
+    else
         (void)snprintf(out, TERM_NUMBER_MAX, rate < 100 ? "%.1f" : "%.0f", rate);
-    }
     return out;
 }
 #define RATE(watch, which) rate_text((watch)->rates[which], (char[TERM_NUMBER_MAX]){0})
@@ -81,16 +80,15 @@ static void draw_above(const struct screen *screen, const struct watch *watch, i
 {
     const char *state = screen->is_paused ? "  PAUSED" : "";
 
-    if (watch->is_away) {
+    if (watch->is_away)
         put(0, A_REVERSE, "%s  AWAY for %s, trying again: %s", screen->where,
             TERM_DURATION(now_ms - watch->away_ms), TERM_NAME(bytes_of(watch->why), TERM_NAME_MAX));
-    } else if (watch->counted_ms == 0) {
+    else if (watch->counted_ms == 0)
         put(0, A_BOLD, "connecting to %s", screen->where);
-    } else {
+    else
         put(0, A_BOLD, "stockaded %s at %s  up %s%s%s%s", watch->version, screen->where,
             TERM_DURATION(watch->up_s * 1000), state, watch->troubles[0] != '\0' ? "  ! " : "",
             watch->troubles);
-    }
     put(1, 0, "%s%s leases, %" PRId64 " waiting, %" PRId64 " connections",
         TERM_NUMBER((int64_t)watch->count), watch->is_cut ? " or more" : "", watch->waiting,
         watch->clients);
@@ -105,10 +103,9 @@ static void draw_choice(const struct screen *screen, const struct watch *watch)
     size_t last = screen->from + screen_rows();
 
     last = last < watch->matched ? last : watch->matched;
-    if (watch->looked_at < watch->count) {
+    if (watch->looked_at < watch->count)
         text_print(looked, sizeof looked, "; %s looked at so far",
                    TERM_NUMBER((int64_t)watch->looked_at));
-    }
     put(3, 0, "%zu to %zu of %s by %s%s%s%s%s%s", last > 0 ? screen->from + 1 : 0, last,
         TERM_NUMBER((int64_t)watch->matched), watch_sort_names[watch->sort],
         watch->is_turned ? ", turned round" : "", looked,
@@ -149,9 +146,8 @@ static void draw_lease(int line, const struct watch_lease *lease, const struct c
         put(line, A_DIM, "%-*s %-*s", columns->name, name, columns->owner, "not looked at yet");
         return;
     }
-    if (lease->is_held) {
+    if (lease->is_held)
         (void)term_duration(watch_left_ms(lease, now_ms), left);
-    }
     put(line, lease->waiters > 0 ? A_BOLD : 0, "%-*s %-*s %*" PRId64 " %10s %8" PRId64,
         columns->name, name, columns->owner,
         TERM_NAME(buf_bytes(&lease->owner), (size_t)columns->owner), columns->token, lease->token,
@@ -162,19 +158,17 @@ void screen_draw(struct screen *screen, const struct watch *watch)
 {
     int64_t now_ms = clock_now_ms(&clock_monotonic);
 
-    if (screen->from >= watch->matched) {
+    if (screen->from >= watch->matched)
         screen->from = watch->matched > screen_rows() ? watch->matched - screen_rows() : 0;
-    }
     const struct columns columns = find_columns(screen, watch);
     (void)erase();
     draw_above(screen, watch, now_ms);
     draw_choice(screen, watch);
     put(4, A_REVERSE, "%-*s %-*s %*s %10s %8s", columns.name, "RESOURCE", columns.owner, "OWNER",
         columns.token, "TOKEN", "LEFT", "WAITERS");
-    for (size_t i = 0; i < screen_rows() && screen->from + i < watch->matched; i++) {
+    for (size_t i = 0; i < screen_rows() && screen->from + i < watch->matched; i++)
         draw_lease((int)i + LINES_ABOVE, &watch->leases[watch->order[screen->from + i]], &columns,
                    now_ms);
-    }
     put(LINES - 1, A_REVERSE, "%s",
         screen->is_typing
             ? "type a part of the name, or a pattern; Enter: keep it, Esc: no filter"
@@ -247,9 +241,8 @@ enum screen_key screen_take_key(struct screen *screen, struct watch *watch)
 {
     int key = getch();
 
-    if (key == ERR) {
+    if (key == ERR)
         return SCREEN_NOTHING;
-    }
     if (screen->is_typing && key != KEY_RESIZE) {
         type_key(screen, watch, key);
         return SCREEN_CHANGED;

@@ -30,12 +30,11 @@ struct settings {
 
 static bool set_sort(void *settings, const char *text, struct failure *failure)
 {
-    for (size_t i = 0; i < SORTS; i++) {
+    for (size_t i = 0; i < SORTS; i++)
         if (strcmp(text, watch_sort_names[i]) == 0) {
             ((struct settings *)settings)->sort = (enum watch_sort)i;
             return true;
         }
-    }
     return failure_set(failure, "takes one of waiters, resource, owner, token, left, not \"%s\"",
                        text);
 }
@@ -99,11 +98,10 @@ static void append_snapshot(struct buf *out, const struct watch *watch, size_t r
     answer_number(out, "waiting", watch->waiting);
     for (size_t i = 0; i < RATES; i++) {
         buf_printf(out, "%s\"%s\": ", i == 0 ? ", \"each_second\": {" : ", ", watch_rate_names[i]);
-        if (watch->rates[i] < 0) {
+        if (watch->rates[i] < 0)
             buf_append_text(out, "null");
-        } else {
+        else
             buf_printf(out, "%.1f", watch->rates[i]);
-        }
     }
     buf_append_text(out, "}");
     answer_number(out, "total", (int64_t)watch->count);
@@ -125,21 +123,18 @@ static int print_snapshots(struct top *top)
     struct answer *answer = &top->answer;
 
     for (int64_t i = 0; i <= top->settings.count; i++) {
-        if (watch_look(&top->watch, 0, 0) != WATCH_DONE) {
+        if (watch_look(&top->watch, 0, 0) != WATCH_DONE)
             return top->signals.ending != 0 ? CLI_SIGNAL + top->signals.ending
                                             : answer_fail(answer, top->watch.error);
-        }
         if (i > 0) {
             append_snapshot(&answer->out, &top->watch, (size_t)top->settings.rows);
             answer_print(answer);
             (void)fflush(stdout);
         }
-        if (i < top->settings.count) {
+        if (i < top->settings.count)
             (void)signals_wait(&top->signals, -1, top->settings.every_ms);
-        }
-        if (top->signals.ending != 0) {
+        if (top->signals.ending != 0)
             return CLI_SIGNAL + top->signals.ending;
-        }
     }
     return CLI_OK;
 }
@@ -180,11 +175,9 @@ static int show(struct top *top, struct screen *screen)
                                     wait_ms < DRAW_EVERY_MS ? wait_ms : DRAW_EVERY_MS);
         enum screen_key key = screen_take_key(screen, &top->watch);
         idle = pressed && key == SCREEN_NOTHING ? idle + 1 : 0; /* the terminal may be gone */
-        for (; key != SCREEN_NOTHING; key = screen_take_key(screen, &top->watch)) {
-            if (key == SCREEN_QUIT) {
+        for (; key != SCREEN_NOTHING; key = screen_take_key(screen, &top->watch))
+            if (key == SCREEN_QUIT)
                 return CLI_OK;
-            }
-        }
     }
     return top->signals.ending != 0 ? CLI_SIGNAL + top->signals.ending : CLI_FAILED;
 }

@@ -32,18 +32,15 @@ static int64_t now(void)
 /* A call has failed. What a key or a signal has cut short says nothing of the daemon. */
 static enum watch_result failed(struct watch *watch, enum stk_error error)
 {
-    if (error == STK_CANCELLED) {
+    if (error == STK_CANCELLED)
         return WATCH_CUT_SHORT;
-    }
-    if (!watch->is_away) {
+    if (!watch->is_away)
         watch->away_ms = now();
-    }
     watch->is_away = true;
     watch->error = error;
     watch->counted_ms = 0; /* it may be another process when it is back */
-    for (size_t i = 0; i < RATES; i++) {
+    for (size_t i = 0; i < RATES; i++)
         watch->rates[i] = -1;
-    }
     text_print(watch->why, sizeof watch->why, "%s", stk_message());
     return WATCH_AWAY;
 }
@@ -57,9 +54,8 @@ static int64_t info_number(const char *info, const char *name)
 
     for (const char *line = info; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
-        if (strncmp(line, name, len) == 0 && line[len] == ':') {
+        if (strncmp(line, name, len) == 0 && line[len] == ':')
             return strtoll(line + len + 1, NULL, 10);
-        }
     }
     return 0;
 }
@@ -91,10 +87,9 @@ static void count(struct watch *watch, const char *info)
     if (troubles != NULL) {
         troubles = strchr(troubles, ':') + 1;
         size_t len = strcspn(troubles, "\r\n");
-        if (len > 0) {
+        if (len > 0)
             text_print(watch->troubles, sizeof watch->troubles, "%s",
                        TERM_NAME(((struct bytes){troubles, len}), TERM_NAME_MAX));
-        }
     }
     watch->counted_ms = now_ms;
     watch->up_s = up_s;
@@ -108,9 +103,8 @@ static enum watch_result ask_info(struct watch *watch)
     stk_reply *reply;
 
     enum stk_error error = stk_command(watch->client, 1, words, NULL, &reply);
-    if (error != STK_OK) {
+    if (error != STK_OK)
         return failed(watch, error);
-    }
     const char *info = stk_reply_string(reply, NULL);
     count(watch, info != NULL ? info : "");
     stk_reply_free(reply);
@@ -138,25 +132,22 @@ static void merge_names(struct watch *watch, const stk_reply *names)
     size_t count = stk_reply_count(names), old = 0;
     struct watch_lease *leases = mem_zalloc((count + 1) * sizeof *leases);
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         buf_append_bytes(&leases[i].name, answer_string(stk_reply_at(names, i)));
-    }
     qsort(leases, count, sizeof *leases, compare_names);
     watch->looked_at = 0;
     for (size_t i = 0; i < count; i++) {
         int order = -1;
-        while (old < watch->count && (order = compare_names(&watch->leases[old], &leases[i])) < 0) {
+        while (old < watch->count && (order = compare_names(&watch->leases[old], &leases[i])) < 0)
             lease_free(&watch->leases[old++]);
-        }
         if (old < watch->count && order == 0) {
             lease_free(&leases[i]);
             leases[i] = watch->leases[old++];
         }
         watch->looked_at += leases[i].seen_ms != 0;
     }
-    while (old < watch->count) {
+    while (old < watch->count)
         lease_free(&watch->leases[old++]);
-    }
     free(watch->leases);
     watch->leases = leases;
     watch->count = count;
@@ -171,15 +162,13 @@ static enum watch_result ask_names(struct watch *watch)
     int64_t begun_ms = now();
     stk_reply *names;
 
-    if (begun_ms < watch->names_due_ms) {
+    if (begun_ms < watch->names_due_ms)
         return WATCH_DONE;
-    }
     (void)snprintf(most, sizeof most, "%d", WATCH_LEASES_MAX);
     enum stk_error error =
         stk_command(watch->client, watch->match != NULL ? 5 : 3, words, NULL, &names);
-    if (error != STK_OK) {
+    if (error != STK_OK)
         return failed(watch, error);
-    }
     merge_names(watch, names);
     watch->is_cut = watch->count == WATCH_LEASES_MAX;
     stk_reply_free(names);
@@ -220,16 +209,13 @@ static enum watch_result ask_leases(struct watch *watch, const size_t *which, si
         lens[i][1] = name->len;
         commands[i] = (stk_words){2, argv[i], lens[i]};
     }
-    if (count == 0) {
+    if (count == 0)
         return WATCH_DONE;
-    }
     enum stk_error error = stk_command_all(watch->client, commands, count, &replies);
-    if (error != STK_OK) {
+    if (error != STK_OK)
         return failed(watch, error);
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         see(watch, &watch->leases[which[i]], stk_reply_at(replies, i));
-    }
     stk_reply_free(replies);
     return WATCH_DONE;
 }
@@ -256,9 +242,8 @@ static enum watch_result ask_next(struct watch *watch)
         }
         if (count == CHUNK || most == 0) {
             enum watch_result result = ask_leases(watch, which, count);
-            if (result != WATCH_DONE) {
+            if (result != WATCH_DONE)
                 return result;
-            }
             count = 0;
         }
     }
@@ -296,9 +281,8 @@ static int compare_leases(const void *left, const void *right, void *context)
     case SORT_RESOURCE:
     case SORTS: break;
     }
-    if (order == 0) { /* they are kept by name */
+    if (order == 0) /* they are kept by name */
         order = (i > j) - (i < j);
-    }
     return watch->is_turned ? -order : order;
 }
 
@@ -310,14 +294,12 @@ void watch_sort(struct watch *watch)
     watch->matched = 0;
     for (size_t i = 0; i < watch->count; i++) {
         watch->leases[i].matches = passes(watch, glob, buf_bytes(&watch->leases[i].name));
-        if (watch->leases[i].matches) {
+        if (watch->leases[i].matches)
             watch->order[watch->matched++] = i;
-        }
     }
     glob_free(glob);
-    if (watch->matched > 1) {
+    if (watch->matched > 1)
         qsort_r(watch->order, watch->matched, sizeof *watch->order, compare_leases, watch);
-    }
 }
 
 enum watch_result watch_look(struct watch *watch, size_t from, size_t rows)
@@ -326,9 +308,8 @@ enum watch_result watch_look(struct watch *watch, size_t from, size_t rows)
     enum stk_error error =
         watch->client != NULL ? STK_OK : stk_client_open(watch->uri, ANSWER_MS, &watch->client);
 
-    if (error != STK_OK) {
+    if (error != STK_OK)
         return failed(watch, error);
-    }
     if ((result = ask_info(watch)) == WATCH_DONE && (result = ask_names(watch)) == WATCH_DONE) {
         watch_sort(watch);
         result = watch->matched > LOOK_MAX ? ask_shown(watch, from, rows) : WATCH_DONE;
@@ -337,9 +318,8 @@ enum watch_result watch_look(struct watch *watch, size_t from, size_t rows)
         result = ask_next(watch);
         watch_sort(watch);
     }
-    if (result == WATCH_DONE) {
+    if (result == WATCH_DONE)
         watch->is_away = false;
-    }
     return result;
 }
 
@@ -352,9 +332,8 @@ int64_t watch_left_ms(const struct watch_lease *lease, int64_t now_ms)
 
 void watch_close(struct watch *watch)
 {
-    for (size_t i = 0; i < watch->count; i++) {
+    for (size_t i = 0; i < watch->count; i++)
         lease_free(&watch->leases[i]);
-    }
     free(watch->leases);
     free(watch->order);
     stk_client_close(watch->client);

@@ -105,11 +105,9 @@ static void set(struct buf *buf, struct bytes text)
 static void set_text(void *entry, const struct story_field *fields, size_t count, const char *name,
                      struct bytes text)
 {
-    for (size_t i = 0; i < count && text.data != NULL; i++) {
-        if (strcmp(fields[i].name, name) == 0) {
+    for (size_t i = 0; i < count && text.data != NULL; i++)
+        if (strcmp(fields[i].name, name) == 0)
             story_set_text(entry, &fields[i], text);
-        }
-    }
 }
 #define SET_HOLD(hold, name, text) set_text((hold), hold_fields, HOLD_FIELDS, (name), (text))
 #define SET_REFUSAL(refusal, name, text)                                                           \
@@ -123,20 +121,16 @@ static struct bytes read_grant_reason(struct bytes reason, int64_t *ttl_ms)
     struct bytes owner = {"", 0};
 
     *ttl_ms = 0;
-    if (reason.len > first.len && memcmp(reason.data, first.data, first.len) == 0) {
+    if (reason.len > first.len && memcmp(reason.data, first.data, first.len) == 0)
         blank = memchr(reason.data, ' ', reason.len);
-    }
-    if (blank == NULL) {
+    if (blank == NULL)
         return owner;
-    }
     const char *digits = reason.data + first.len;
-    if (!bytes_to_int64((struct bytes){digits, (size_t)(blank - digits)}, ttl_ms)) {
+    if (!bytes_to_int64((struct bytes){digits, (size_t)(blank - digits)}, ttl_ms))
         *ttl_ms = 0;
-    }
     size_t left = reason.len - (size_t)(blank - reason.data);
-    if (left >= second.len && memcmp(blank, second.data, second.len) == 0) {
+    if (left >= second.len && memcmp(blank, second.data, second.len) == 0)
         owner = (struct bytes){blank + second.len, left - second.len};
-    }
     return owner;
 }
 
@@ -153,9 +147,8 @@ static void take_grant(struct reader *reader, struct json_object *line, struct b
     set(&grant->owner, owner);
     set(&grant->address, line_text(line, "address"));
     buf_clear(&grant->end);
-    if (reader->story->resource == NULL) {
+    if (reader->story->resource == NULL)
         return;
-    }
     struct hold *hold = story_add_hold(reader->story);
     hold->token = grant->token;
     hold->granted_ms = grant->granted_ms;
@@ -170,11 +163,9 @@ static void take_grant(struct reader *reader, struct json_object *line, struct b
 /* Return the newest hold of this token; NULL: it is not in the story. */
 static struct hold *find_hold(struct story *story, int64_t token)
 {
-    for (size_t i = story->holds_count; i > 0; i--) {
-        if (story->holds[i - 1].token == token) {
+    for (size_t i = story->holds_count; i > 0; i--)
+        if (story->holds[i - 1].token == token)
             return &story->holds[i - 1];
-        }
-    }
     return NULL;
 }
 
@@ -190,14 +181,12 @@ static void take_end(struct reader *reader, struct json_object *line, struct byt
         grant->ended_ms = time_ms;
         set(&grant->end, end);
     }
-    if (hold == NULL || hold->ended_ms != STORY_NONE) {
+    if (hold == NULL || hold->ended_ms != STORY_NONE)
         return;
-    }
     hold->ended_ms = time_ms;
     SET_HOLD(hold, "end", end);
-    if (revoked && !bytes_equal(line_text(line, "reason"), end)) {
+    if (revoked && !bytes_equal(line_text(line, "reason"), end))
         SET_HOLD(hold, "reason", line_text(line, "reason"));
-    }
 }
 
 /* Its holder has it again: what was told as its end was none. */
@@ -236,17 +225,15 @@ static void take_refusal(struct reader *reader, struct json_object *line, struct
     SET_REFUSAL(refusal, "command", line_text(line, "reason"));
     SET_REFUSAL(refusal, "user", line_text(line, "user"));
     SET_REFUSAL(refusal, "address", line_text(line, "address"));
-    if (own != NULL && own->ended_ms != STORY_NONE) {
+    if (own != NULL && own->ended_ms != STORY_NONE)
         SET_REFUSAL(refusal, "ended", buf_bytes(&own->end));
-    }
     if (newest != NULL && newest->token != token) {
         SET_REFUSAL(refusal, "newest_owner", buf_bytes(&newest->owner));
         SET_REFUSAL(refusal, "newest_address", buf_bytes(&newest->address));
     }
     struct hold *hold = find_hold(reader->story, token);
-    if (hold != NULL) {
+    if (hold != NULL)
         hold->refused++;
-    }
 }
 
 /* Lines of other resources are skipped at once: nothing of them is kept. */
@@ -256,20 +243,18 @@ static void take_line(void *context, struct json_object *line)
     struct bytes event = line_text(line, "event"), resource = line_text(line, "resource");
 
     if (event.data == NULL || resource.data == NULL || line_number(line, "time_ms") == STORY_NONE ||
-        (reader->story->resource != NULL && !bytes_equal(resource, buf_bytes(&reader->name)))) {
+        (reader->story->resource != NULL && !bytes_equal(resource, buf_bytes(&reader->name))))
         return;
-    }
-    if (bytes_equal(event, BYTES_LITERAL("grant"))) {
+    if (bytes_equal(event, BYTES_LITERAL("grant")))
         take_grant(reader, line, resource);
-    } else if (bytes_equal(event, BYTES_LITERAL("release"))) {
+    else if (bytes_equal(event, BYTES_LITERAL("release")))
         take_end(reader, line, resource, false);
-    } else if (bytes_equal(event, BYTES_LITERAL("revoke"))) {
+    else if (bytes_equal(event, BYTES_LITERAL("revoke")))
         take_end(reader, line, resource, true);
-    } else if (bytes_equal(event, BYTES_LITERAL("resume"))) {
+    else if (bytes_equal(event, BYTES_LITERAL("resume")))
         take_resume(reader, line, resource);
-    } else if (bytes_equal(event, BYTES_LITERAL("refused"))) {
+    else if (bytes_equal(event, BYTES_LITERAL("refused")))
         take_refusal(reader, line, resource);
-    }
 }
 
 bool audit_read(struct story *story, int64_t count, struct failure *failure)
@@ -278,9 +263,8 @@ bool audit_read(struct story *story, int64_t count, struct failure *failure)
 
     table_init(&reader.pasts, name_of);
     list_init(&reader.told);
-    if (story->resource != NULL) {
+    if (story->resource != NULL)
         reader.name = line_name(story->resource);
-    }
     bool read = lines_read(story, count, take_line, &reader, failure);
     table_drain(&reader.pasts, free_past);
     table_free(&reader.pasts);

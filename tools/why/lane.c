@@ -41,9 +41,8 @@ static struct row *row_of(struct lane *lane, const struct buf *client, const str
     for (; row < lane->rows + lane->rows_count; row++) {
         bool same = bytes_equal(row->client, buf_bytes(client)) &&
                     bytes_equal(row->address, buf_bytes(address));
-        if (same && (address->len > 0 || bytes_equal(row->owner, buf_bytes(owner)))) {
+        if (same && (address->len > 0 || bytes_equal(row->owner, buf_bytes(owner))))
             return row;
-        }
     }
     *row = (struct row){.client = buf_bytes(client),
                         .address = buf_bytes(address),
@@ -68,9 +67,8 @@ static void find_rows(struct lane *lane, size_t *of_holds, size_t *of_refusals)
     for (size_t i = 0; i < story->holds_count; i++) {
         const struct hold *hold = &story->holds[i];
         struct row *row = row_of(lane, &hold->client, &hold->address, &hold->owner);
-        if (row->owner.len == 0) {
+        if (row->owner.len == 0)
             row->owner = buf_bytes(&hold->owner);
-        }
         row->is_one_owner &= bytes_equal(row->owner, buf_bytes(&hold->owner));
         row->last_ms = story_hold_until(story, hold);
         stretch(lane, hold->granted_ms, row->last_ms);
@@ -80,9 +78,8 @@ static void find_rows(struct lane *lane, size_t *of_holds, size_t *of_refusals)
         const struct refusal *refusal = &story->refusals[i];
         struct row *row = row_of(lane, &refusal->client, &refusal->address, &nobody);
         row->refusals++;
-        if (refusal->time_ms > row->last_ms) {
+        if (refusal->time_ms > row->last_ms)
             row->last_ms = refusal->time_ms;
-        }
         stretch(lane, refusal->time_ms, refusal->time_ms);
         of_refusals[i] = (size_t)(row - lane->rows);
     }
@@ -91,9 +88,8 @@ static void find_rows(struct lane *lane, size_t *of_holds, size_t *of_refusals)
 /* Return whether `a` has a place before `b`. */
 static bool is_before(const struct row *a, const struct row *b)
 {
-    if ((a->refusals > 0) != (b->refusals > 0)) {
+    if ((a->refusals > 0) != (b->refusals > 0))
         return a->refusals > 0;
-    }
     return a->last_ms != b->last_ms ? a->last_ms > b->last_ms : a < b;
 }
 
@@ -104,9 +100,8 @@ static void choose_rows(struct lane *lane)
 
     for (size_t i = 0; i < lane->rows_count; i++) {
         size_t better = 0;
-        for (size_t j = 0; j < lane->rows_count && !fit; j++) {
+        for (size_t j = 0; j < lane->rows_count && !fit; j++)
             better += is_before(&lane->rows[j], &lane->rows[i]) ? 1 : 0;
-        }
         bool has_place = fit || better < ROWS_MAX - 1;
         lane->rows[i].place = has_place ? lane->shown++ : ROWS_MAX - 1;
         lane->others += has_place ? 0 : 1;
@@ -132,9 +127,8 @@ static void fill_grid(struct lane *lane, const size_t *of_holds, const size_t *o
         const struct hold *hold = &story->holds[i];
         size_t first = cell_of(lane, hold->granted_ms);
         size_t last = cell_of(lane, story_hold_until(story, hold) - 1);
-        if (last < first) { /* too short, or the clock was set back */
+        if (last < first) /* too short, or the clock was set back */
             last = first;
-        }
         memset(lane->grid[lane->rows[of_holds[i]].place] + first, '#', last - first + 1);
     }
     for (size_t i = 0; i < story->refusals_count; i++) {
@@ -151,9 +145,8 @@ static void label_of(const struct lane *lane, size_t place, char label[LABEL_MAX
         return;
     }
     const struct row *row = lane->rows;
-    while (row->place != place) {
+    while (row->place != place)
         row++;
-    }
     bool has_owner = row->is_one_owner && row->owner.len > 0 && !story_is_nameless(row->owner);
     struct bytes name = row->client.len > 0    ? row->client
                         : has_owner            ? row->owner
@@ -164,16 +157,14 @@ static void label_of(const struct lane *lane, size_t place, char label[LABEL_MAX
 
 static void append_cells(struct buf *out, const char *cells, size_t count, bool utf8)
 {
-    while (count > 0 && cells[count - 1] == ' ') {
+    while (count > 0 && cells[count - 1] == ' ')
         count--;
-    }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         switch (cells[i]) {
         case '#': buf_append_text(out, utf8 ? "\u2588" : "#"); break;
         case 'x': buf_append_text(out, utf8 ? "\u00d7" : "x"); break;
         default: buf_append(out, &cells[i], 1);
         }
-    }
     buf_append_text(out, "\n");
 }
 
@@ -194,9 +185,8 @@ static void append_axis(struct buf *out, const struct lane *lane, size_t label_w
         memcpy(times + middle - CLOCK_LEN / 2, tell_time(lane->from_ms + length_ms / 2, clock),
                CLOCK_LEN);
     }
-    if (lane->cells >= 2 * CLOCK_LEN + 1) {
+    if (lane->cells >= 2 * CLOCK_LEN + 1)
         memcpy(times + lane->cells - CLOCK_LEN, tell_time(lane->to_ms, clock), CLOCK_LEN);
-    }
     buf_printf(out, "%*s  ", (int)label_width, "");
     append_cells(out, line, lane->cells, false);
     buf_printf(out, "%*s  ", (int)label_width, "");

@@ -52,9 +52,8 @@ struct bytes line_text(struct json_object *line, const char *name)
     struct json_object *value;
 
     if (!json_object_object_get_ex(line, name, &value) ||
-        !json_object_is_type(value, json_type_string)) {
+        !json_object_is_type(value, json_type_string))
         return (struct bytes){NULL, 0};
-    }
     return (struct bytes){json_object_get_string(value), (size_t)json_object_get_string_len(value)};
 }
 
@@ -76,13 +75,11 @@ static bool next_line(FILE *file, char *line, size_t *len, bool *fits)
 
     *len = 0;
     *fits = true;
-    while ((byte = getc_unlocked(file)) != EOF && byte != '\n') {
-        if (*len == LINE_MAX_BYTES) {
+    while ((byte = getc_unlocked(file)) != EOF && byte != '\n')
+        if (*len == LINE_MAX_BYTES)
             *fits = false;
-        } else {
+        else
             line[(*len)++] = (char)byte;
-        }
-    }
     return byte != EOF || *len > 0;
 }
 
@@ -95,22 +92,18 @@ static void read_file(struct story *story, FILE *file, size_t count,
     bool fits;
 
     while (next_line(file, text, &len, &fits)) {
-        if (len == 0) {
+        if (len == 0)
             continue;
-        }
         struct json_object *line = fits ? parse(tokener, (struct bytes){text, len}) : NULL;
-        if (json_object_is_type(line, json_type_object)) {
+        if (json_object_is_type(line, json_type_object))
             take(context, line);
-        } else {
+        else
             story->bad_lines++;
-        }
         json_object_put(line);
-        if (story->refusals_count >= 2 * count) {
+        if (story->refusals_count >= 2 * count)
             story_keep_refusals(story, count);
-        }
-        if (story->holds_count >= 2 * count) {
+        if (story->holds_count >= 2 * count)
             story_keep_holds(story, count);
-        }
     }
     story_keep_refusals(story, count);
     story_keep_holds(story, count);
@@ -124,16 +117,14 @@ bool lines_read(struct story *story, int64_t count,
     bool is_stdin = strcmp(story->log, "-") == 0;
     FILE *file = is_stdin ? stdin : fopen(story->log, "re");
 
-    if (file == NULL) {
+    if (file == NULL)
         return failure_set(failure, "%s: %s", story->log, strerror(errno));
-    }
     story->now_ms = STORY_NONE;
     errno = 0;
     read_file(story, file, (size_t)count, take, context);
     bool good = ferror(file) == 0 ||
                 failure_set(failure, "%s: %s", story->log, strerror(errno != 0 ? errno : EIO));
-    if (!is_stdin) {
+    if (!is_stdin)
         (void)fclose(file);
-    }
     return good;
 }

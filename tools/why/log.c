@@ -25,18 +25,16 @@ static void take_line(void *context, struct json_object *line)
 {
     const struct reader *reader = context;
 
-    if (!is_wanted(reader, line)) {
+    if (!is_wanted(reader, line))
         return;
-    }
     struct refusal *refusal = story_add_refusal(reader->story);
     for (size_t i = 0; i < REFUSAL_FIELDS; i++) {
         const struct story_field *field = &refusal_fields[i];
         struct bytes text = line_text(line, field->name);
-        if (!field->is_text) {
+        if (!field->is_text)
             story_set_number(refusal, field, line_number(line, field->name));
-        } else if (text.data != NULL) {
+        else if (text.data != NULL)
             story_set_text(refusal, field, text);
-        }
     }
 }
 
@@ -44,9 +42,8 @@ bool log_read(struct story *story, int64_t count, struct failure *failure)
 {
     struct reader reader = {.story = story};
 
-    if (story->resource != NULL) {
+    if (story->resource != NULL)
         reader.name = line_name(story->resource);
-    }
     bool read = lines_read(story, count, take_line, &reader, failure);
     buf_free(&reader.name);
     return read;

@@ -95,20 +95,17 @@ struct waiter *story_add_waiter(struct story *story)
 
 static void free_texts(void *entry, const struct story_field *fields, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (fields[i].is_text) {
+    for (size_t i = 0; i < count; i++)
+        if (fields[i].is_text)
             buf_free((struct buf *)(void *)((char *)entry + fields[i].offset));
-        }
-    }
 }
 
 void story_keep_refusals(struct story *story, size_t count)
 {
     size_t drop = story->refusals_count > count ? story->refusals_count - count : 0;
 
-    for (size_t i = 0; i < drop; i++) {
+    for (size_t i = 0; i < drop; i++)
         free_texts(&story->refusals[i], refusal_fields, REFUSAL_FIELDS);
-    }
     if (drop > 0) {
         memmove(story->refusals, story->refusals + drop, count * sizeof *story->refusals);
         story->refusals_count = count;
@@ -120,9 +117,8 @@ void story_keep_holds(struct story *story, size_t count)
 {
     size_t drop = story->holds_count > count ? story->holds_count - count : 0;
 
-    for (size_t i = 0; i < drop; i++) {
+    for (size_t i = 0; i < drop; i++)
         free_texts(&story->holds[i], hold_fields, HOLD_FIELDS);
-    }
     if (drop > 0) {
         memmove(story->holds, story->holds + drop, count * sizeof *story->holds);
         story->holds_count = count;
@@ -142,12 +138,10 @@ void story_set_text(void *entry, const struct story_field *field, struct bytes t
 void story_set_number(void *entry, const struct story_field *field, int64_t number)
 {
     check(!field->is_text);
-    if (field->is_time && (number < 0 || number > TIME_MAX_MS)) {
+    if (field->is_time && (number < 0 || number > TIME_MAX_MS))
         number = STORY_NONE;
-    }
-    if (number == STORY_NONE && !field->may_miss) {
+    if (number == STORY_NONE && !field->may_miss)
         number = 0;
-    }
     *(int64_t *)(void *)((char *)entry + field->offset) = number;
 }
 
@@ -169,9 +163,8 @@ bool story_is_nameless(struct bytes owner)
 {
     bool is_hex = owner.len == LEASE_NONCE_LEN;
 
-    for (size_t i = 0; i < owner.len && is_hex; i++) {
+    for (size_t i = 0; i < owner.len && is_hex; i++)
         is_hex = bytes_hex_digit(owner.data[i]) >= 0;
-    }
     return is_hex;
 }
 
@@ -182,24 +175,20 @@ bool story_is_on(const struct story *story, const struct hold *hold)
 
 int64_t story_hold_until(const struct story *story, const struct hold *hold)
 {
-    if (hold->ended_ms != STORY_NONE) {
+    if (hold->ended_ms != STORY_NONE)
         return hold->ended_ms;
-    }
     return story_is_on(story, hold) && story->now_ms > hold->granted_ms ? story->now_ms
                                                                         : hold->granted_ms;
 }
 
 void story_free(struct story *story)
 {
-    for (size_t i = 0; i < story->holds_count; i++) {
+    for (size_t i = 0; i < story->holds_count; i++)
         free_texts(&story->holds[i], hold_fields, HOLD_FIELDS);
-    }
-    for (size_t i = 0; i < story->refusals_count; i++) {
+    for (size_t i = 0; i < story->refusals_count; i++)
         free_texts(&story->refusals[i], refusal_fields, REFUSAL_FIELDS);
-    }
-    for (size_t i = 0; i < story->line_count; i++) {
+    for (size_t i = 0; i < story->line_count; i++)
         free_texts(&story->line[i], waiter_fields, WAITER_FIELDS);
-    }
     free(story->holds);
     free(story->refusals);
     free(story->line);
@@ -216,13 +205,12 @@ static void append_entry(struct buf *json, const void *entry, const struct story
         const int64_t *number = field;
 
         buf_printf(json, "%s\"%s\": ", i == 0 ? "{" : ", ", fields[i].name);
-        if (fields[i].is_text && text->data != NULL) {
+        if (fields[i].is_text && text->data != NULL)
             json_string(json, buf_bytes(text));
-        } else if (!fields[i].is_text && *number != STORY_NONE) {
+        else if (!fields[i].is_text && *number != STORY_NONE)
             buf_printf(json, "%" PRId64, *number);
-        } else {
+        else
             buf_append_text(json, "null");
-        }
     }
     buf_append_text(json, "}");
 }

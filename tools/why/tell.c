@@ -20,10 +20,8 @@ static const char *text_of_time(const char *format, int64_t time_ms, char out[TE
     time_t seconds = (time_t)(time_ms / 1000 - (time_ms % 1000 < 0));
     struct tm local;
 
-    if (localtime_r(&seconds, &local) == NULL ||
-        strftime(out, TELL_TIME_MAX, format, &local) == 0) {
+    if (localtime_r(&seconds, &local) == NULL || strftime(out, TELL_TIME_MAX, format, &local) == 0)
         text_print(out, TELL_TIME_MAX, "at no time");
-    }
     return out;
 }
 
@@ -75,13 +73,12 @@ static void append_who(struct buf *out, const struct buf *owner, const struct bu
     bool has_owner = owner != NULL && is_known(owner) && !story_is_nameless(buf_bytes(owner));
     bool has_client = client != NULL && is_known(client), begun = false;
 
-    if (has_owner || has_client) {
+    if (has_owner || has_client)
         append_quoted(out, buf_bytes(has_owner ? owner : client));
-    } else if (is_known(address)) {
+    else if (is_known(address))
         append_escaped(out, buf_bytes(address));
-    } else {
+    else
         buf_append_text(out, "somebody");
-    }
     if (has_owner && has_client) {
         append_more(out, &begun, "client ");
         append_quoted(out, buf_bytes(client));
@@ -105,16 +102,14 @@ static void append_state(struct buf *out, const struct story *story)
 
     if (story->is_held) {
         buf_append_text(out, "held by ");
-        if (last != NULL && last->token == story->token) {
+        if (last != NULL && last->token == story->token)
             append_who(out, &last->owner, &last->client, NULL, &last->address);
-        } else {
+        else
             append_quoted(out, buf_bytes(&story->owner));
-        }
         buf_printf(out, " under token %" PRId64, story->token);
-        if (last != NULL && last->token == story->token) {
+        if (last != NULL && last->token == story->token)
             buf_printf(out, " for %s",
                        TERM_DURATION(story_hold_until(story, last) - last->granted_ms));
-        }
         buf_printf(out, ", %s left", TERM_DURATION(story->left_ms));
     } else if (story->is_leased) {
         buf_printf(out, "free, newest token %" PRId64, story->token);
@@ -131,11 +126,9 @@ static int64_t latest_by(const struct story *story)
 {
     int64_t late = STORY_NONE;
 
-    for (size_t i = 0; i < story->refusals_count; i++) {
-        if (story->refusals[i].late_ms > late) {
+    for (size_t i = 0; i < story->refusals_count; i++)
+        if (story->refusals[i].late_ms > late)
             late = story->refusals[i].late_ms;
-        }
-    }
     return late;
 }
 
@@ -144,10 +137,9 @@ static void append_refusals_count(struct buf *out, const struct story *story)
     int64_t late = latest_by(story);
 
     append_count(out, (int64_t)story->refusals_count, "refused command", "refused commands");
-    if (late != STORY_NONE) {
+    if (late != STORY_NONE)
         buf_printf(out, " (%s%s late)", story->refusals_count > 1 ? "up to " : "",
                    TERM_DURATION(late));
-    }
 }
 
 static int64_t first_ms(const struct story *story)
@@ -180,9 +172,8 @@ void tell_summary(struct buf *out, const struct story *story)
     } else {
         append_refusals_count(out, story);
     }
-    if (story->holds_count + story->refusals_count > 0) {
+    if (story->holds_count + story->refusals_count > 0)
         buf_printf(out, " since %s", TEXT_OF("%Y-%m-%d %H:%M:%S", first_ms(story)));
-    }
     buf_append_text(out, ".\n");
 }
 
@@ -216,9 +207,8 @@ static size_t end_of(const struct buf *end)
 {
     size_t i = 0;
 
-    while (i < ENDS && !bytes_equal(buf_bytes(end), bytes_of(ends[i].end))) {
+    while (i < ENDS && !bytes_equal(buf_bytes(end), bytes_of(ends[i].end)))
         i++;
-    }
     return i;
 }
 
@@ -250,18 +240,16 @@ static void tell_hold(struct buf *out, const struct story *story, const struct h
         buf_append_text(out, "; ");
         append_count(out, hold->writes > 0 ? hold->writes : 0, "write", "writes");
     }
-    if (hold->refused > 0) {
+    if (hold->refused > 0)
         buf_printf(out, "%s%" PRId64 " refused", hold->writes != STORY_NONE ? ", " : "; ",
                    hold->refused);
-    }
     buf_append_text(out, ".\n");
 }
 
 static void append_successor(struct buf *out, const struct refusal *refusal)
 {
-    if (refusal->newest == STORY_NONE || refusal->newest == 0) {
+    if (refusal->newest == STORY_NONE || refusal->newest == 0)
         return;
-    }
     if (refusal->newest == refusal->token) {
         buf_append_text(out, " Nobody had overtaken it.");
     } else if (refusal->newest > refusal->token) {
@@ -290,10 +278,9 @@ static void tell_refusal(struct buf *out, const struct story *story, const struc
     append_who(out, NULL, &refusal->client, &refusal->user, &refusal->address);
     if (has_token) {
         buf_printf(out, " with token %" PRId64, refusal->token);
-        if (story->log != NULL && story->holds_count == 0 && refusal->granted_ms != STORY_NONE) {
+        if (story->log != NULL && story->holds_count == 0 && refusal->granted_ms != STORY_NONE)
             buf_printf(out, ", granted at %s",
                        tell_time(refusal->granted_ms, (char[TELL_TIME_MAX]){0}));
-        }
     } else {
         buf_append_text(out, " without a token");
     }
@@ -317,9 +304,8 @@ void tell_events(struct buf *out, const struct story *story)
 
     while (hold < story->holds_count || refusal < story->refusals_count) {
         bool is_hold = hold < story->holds_count;
-        if (is_hold && refusal < story->refusals_count) {
+        if (is_hold && refusal < story->refusals_count)
             is_hold = story->holds[hold].granted_ms <= story->refusals[refusal].time_ms;
-        }
         if (is_hold) {
             begin_line(out, story->holds[hold].granted_ms, day);
             tell_hold(out, story, &story->holds[hold++]);
@@ -332,9 +318,8 @@ void tell_events(struct buf *out, const struct story *story)
 
 void tell_waiters(struct buf *out, const struct story *story)
 {
-    if (story->line_count == 0) {
+    if (story->line_count == 0)
         return;
-    }
     buf_append_text(out, "\nIn line now:\n");
     for (size_t i = 0; i < story->line_count; i++) {
         const struct waiter *waiter = &story->line[i];
@@ -344,8 +329,7 @@ void tell_waiters(struct buf *out, const struct story *story)
         buf_printf(out, ", for %s%s.\n", TERM_DURATION(waiter->waited_ms),
                    queued ? ", by QUEUE" : "");
     }
-    if (story->waiters > (int64_t)story->line_count) {
+    if (story->waiters > (int64_t)story->line_count)
         buf_printf(out, "  and %" PRId64 " more; --count N shows more.\n",
                    story->waiters - (int64_t)story->line_count);
-    }
 }

@@ -59,11 +59,10 @@ static void append_lease(struct buf *out, const struct story *story)
     }
     answer_text(out, "{", "state", bytes_of(story->is_held ? "held" : "free"));
     answer_number(out, "token", story->token);
-    if (story->is_held) {
+    if (story->is_held)
         answer_text(out, ", ", "owner", buf_bytes(&story->owner));
-    } else {
+    else
         buf_append_text(out, ", \"owner\": null");
-    }
     answer_number(out, "ttl_ms", story->left_ms);
     answer_number(out, "holds", story->entered);
     answer_number(out, "waiters", story->waiters);
@@ -72,11 +71,10 @@ static void append_lease(struct buf *out, const struct story *story)
 
 static void append_json(struct buf *out, const struct story *story)
 {
-    if (story->resource != NULL) {
+    if (story->resource != NULL)
         answer_text(out, "{", "resource", bytes_of(story->resource));
-    } else {
+    else
         buf_append_text(out, "{\"resource\": null");
-    }
     if (story->log != NULL) {
         answer_text(out, ", ", story->is_audit ? "audit" : "log", bytes_of(story->log));
         answer_number(out, "bad_lines", story->bad_lines);
@@ -104,20 +102,19 @@ static void append_beginning(struct buf *out, const struct story *story)
 {
     int64_t first = story->holds_count > 0 ? story->holds[0].token : 1;
 
-    if (story->left_out > 0) {
+    if (story->left_out > 0)
         buf_printf(out, "\n%" PRId64 " earlier ones are left out; --count N shows more.\n",
                    story->left_out);
-    } else if (story->is_cut && first > 1) {
+    else if (story->is_cut && first > 1)
         buf_printf(out, "\nLeases before token %" PRId64 " are left out; --count N shows more.\n",
                    first);
-    } else if (first > 1 && story->is_audit) {
+    else if (first > 1 && story->is_audit)
         buf_printf(out, "\nThe file has nothing before token %" PRId64 ".\n", first);
-    } else if (first > 1) {
+    else if (first > 1)
         buf_printf(out,
                    "\nThe daemon's history has nothing before token %" PRId64
                    ": it remembers the last leases only,\nand none from before its start.\n",
                    first);
-    }
 }
 
 static void append_text(struct buf *out, const struct story *story)
@@ -151,28 +148,25 @@ static bool read_log(struct answer *answer, struct story *story, int64_t count, 
         *code = answer_refuse(answer, CLI_FAILED, "ERR", failure.text);
         return false;
     }
-    if (story->bad_lines > 0 && !answer->json) {
+    if (story->bad_lines > 0 && !answer->json)
         term_error("%s: %" PRId64 " %s no JSON and %s skipped%s", answer->command, story->bad_lines,
                    story->bad_lines == 1 ? "line is" : "lines are",
                    story->bad_lines == 1 ? "was" : "were",
                    story->is_audit ? "" : " (--log-format json writes it)");
-    }
     return true;
 }
 
 static int tell(struct answer *answer, const struct story *story)
 {
-    if (!story->is_leased && story->holds_count + story->refusals_count == 0) {
+    if (!story->is_leased && story->holds_count + story->refusals_count == 0)
         return answer_refuse(answer, CLI_NOTHING, "NONE",
                              story->is_audit      ? "nothing of it is in the audit"
                              : story->log != NULL ? "nothing was refused, as far as the log tells"
                                                   : "was never leased");
-    }
-    if (answer->json) {
+    if (answer->json)
         append_json(&answer->out, story);
-    } else {
+    else
         append_text(&answer->out, story);
-    }
     return CLI_OK;
 }
 
@@ -202,9 +196,8 @@ int why_run(struct cli *cli, int argc, char **argv)
     int code = CLI_OK;
     bool is_read = file != NULL ? read_log(&answer, &story, settings.count, &code)
                                 : wire_read(&answer, &story, settings.count, &code);
-    if (is_read) {
+    if (is_read)
         code = tell(&answer, &story);
-    }
     answer_print(&answer);
     answer_close(&answer);
     story_free(&story);

@@ -11,9 +11,8 @@
 static void append_pattern(struct buf *pattern, const char *name)
 {
     for (const char *at = name; *at != '\0'; at++) {
-        if (strchr("*?[\\", *at) != NULL) {
+        if (strchr("*?[\\", *at) != NULL)
             buf_append_text(pattern, "\\");
-        }
         buf_append(pattern, at, 1);
     }
     buf_append(pattern, "", 1);
@@ -25,11 +24,10 @@ static void read_entry(void *entry, const struct story_field *fields, size_t cou
     for (size_t i = 0; i < count; i++) {
         const stk_reply *value = answer_entry(map, fields[i].name);
         bool known = value != NULL && stk_reply_type(value) != STK_NIL;
-        if (!fields[i].is_text) {
+        if (!fields[i].is_text)
             story_set_number(entry, &fields[i], known ? stk_reply_integer(value) : STORY_NONE);
-        } else if (known) {
+        else if (known)
             story_set_text(entry, &fields[i], answer_string(value));
-        }
     }
 }
 
@@ -57,16 +55,13 @@ static void read_all(struct story *story, const stk_reply *replies)
                     *line = stk_reply_at(replies, 4);
 
     read_lease(story, stk_reply_at(replies, 0));
-    for (size_t i = 0; i < stk_reply_count(holds); i++) {
+    for (size_t i = 0; i < stk_reply_count(holds); i++)
         read_entry(story_add_hold(story), hold_fields, HOLD_FIELDS, stk_reply_at(holds, i));
-    }
-    for (size_t i = 0; i < stk_reply_count(refusals); i++) {
+    for (size_t i = 0; i < stk_reply_count(refusals); i++)
         read_entry(story_add_refusal(story), refusal_fields, REFUSAL_FIELDS,
                    stk_reply_at(refusals, i));
-    }
-    for (size_t i = 0; i < stk_reply_count(line); i++) {
+    for (size_t i = 0; i < stk_reply_count(line); i++)
         read_entry(story_add_waiter(story), waiter_fields, WAITER_FIELDS, stk_reply_at(line, i));
-    }
     story->now_ms = time_of(stk_reply_at(replies, 3));
     story_reverse(story);
 }
@@ -77,9 +72,8 @@ bool wire_read(struct answer *answer, struct story *story, int64_t count, int *c
     struct buf pattern = {0};
     stk_reply *replies;
 
-    if (!answer_connect(answer, code)) {
+    if (!answer_connect(answer, code))
         return false;
-    }
     (void)snprintf(number, sizeof number, "%" PRId64, count);
     append_pattern(&pattern, story->resource);
     const char *lease[] = {"LEASE", story->resource};

@@ -157,12 +157,11 @@ enum redis_located sentinels_locate(const struct sentinels *all, bool last, stru
 
 void sentinels_ask_again(struct sentinels *all)
 {
-    for (int i = 0; i < all->uri.hosts_count; i++) {
+    for (int i = 0; i < all->uri.hosts_count; i++)
         if (all->of[i].state == NAMED) {
             all->of[i].state = ASKED;
             redis_conn_restart(all->of[i].conn);
         }
-    }
 }
 
 static void on_closed(void *context)

@@ -148,14 +148,13 @@ static bool take_keys(struct parser *parser, struct bytes word)
 
     if (word.data[0] == '%') {
         needs = 0;
-        for (; at < word.len && word.data[at] != '~'; at++) {
+        for (; at < word.len && word.data[at] != '~'; at++)
             if (word.data[at] == 'R' || word.data[at] == 'r')
                 needs |= ACL_READS;
             else if (word.data[at] == 'W' || word.data[at] == 'w')
                 needs |= ACL_WRITES;
             else
                 needs = 0, at = word.len;
-        }
         if (needs == 0 || at >= word.len)
             return wrong(parser, "'%.*s' is no pattern of keys: ~PATTERN, %%R~PATTERN, %%W~PATTERN",
                          BYTES_CUT(word, 64));

@@ -134,7 +134,7 @@ static bool parse_hello(struct request *request, struct hello *hello)
         request_fail(request, STK_NOPROTO, NULL);
         return false;
     }
-    for (size_t i = 2; i < request->argc;) {
+    for (size_t i = 2; i < request->argc;)
         if (request_is_word(request, i, "AUTH") && i + 2 < request->argc) {
             hello->user = request->argv[i + 1];
             hello->password = request->argv[i + 2];
@@ -149,7 +149,6 @@ static bool parse_hello(struct request *request, struct hello *hello)
                          BYTES_CUT(request->argv[i], 64));
             return false;
         }
-    }
     if (is_text(hello->name))
         return true;
     request_fail(request, STK_ERR, CLIENT_NAME_ERROR);

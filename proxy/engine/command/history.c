@@ -162,7 +162,7 @@ void waiters_show(struct request *request)
 /* [MATCH glob] [COUNT n]. False: the request has failed. */
 static bool parse_refusals(struct request *request, struct glob **match, int64_t *count)
 {
-    for (size_t i = 1; i < request->argc; i += 2) {
+    for (size_t i = 1; i < request->argc; i += 2)
         if (i + 1 < request->argc && request_is_word(request, i, "MATCH")) {
             if (!request_glob(request, i + 1, match))
                 return false;
@@ -173,7 +173,6 @@ static bool parse_refusals(struct request *request, struct glob **match, int64_t
             request_fail(request, STK_ERR, "syntax error: REFUSALS [MATCH glob] [COUNT n]");
             return false;
         }
-    }
     return true;
 }
 

@@ -179,12 +179,12 @@ void server_flushall(struct request *request)
                  (request->argc == 2 &&
                   (request_is_word(request, 1, "SYNC") || request_is_word(request, 1, "ASYNC")));
 
-    if (!right)
+    if (!right) {
         request_fail(request, STK_ERR, "syntax error");
-    else if (!request->engine->options.unfenced_writes)
+    } else if (!request->engine->options.unfenced_writes) {
         request_fail(request, STK_NOPERM, "%s needs a daemon with --unfenced-writes allow",
                      request->command->name);
-    else {
+    } else {
         request->state = mem_zalloc(sizeof(struct flushing));
         flush_on(request);
     }

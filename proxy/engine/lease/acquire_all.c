@@ -500,13 +500,12 @@ static void end_look(struct basket *basket)
     if (basket->phase == BASKET_LOOKING && at == basket->count && may_have_all(basket))
         basket->phase = BASKET_TAKING;
     basket->looks = NULL;
-    if (basket->phase != BASKET_LOOKING || is_unwanted(basket)) {
+    if (basket->phase != BASKET_LOOKING || is_unwanted(basket))
         next_step(basket);
-    } else if (!has_time(basket)) {
+    else if (!has_time(basket))
         deny(basket);
-    } else {
+    else
         wait_for(basket, at, &looks->denial, &looks->seen[at].record);
-    }
     free(looks);
 }
 

@@ -374,13 +374,12 @@ static void on_end(struct release *release)
     }
     if (release->kind == RELEASE_REVOKE && !release->ended)
         note_revoked_nothing(request, release->resource);
-    if (release->kind == RELEASE_HOLD) {
+    if (release->kind == RELEASE_HOLD)
         resp_int(&request->reply, release->holds);
-    } else if (release->retired_token == 0) {
+    else if (release->retired_token == 0)
         resp_null(&request->reply, request->resp3);
-    } else {
+    else
         resp_int(&request->reply, release->retired_token);
-    }
     request_finish(request);
 }
 

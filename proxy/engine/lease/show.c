@@ -249,7 +249,7 @@ void lease_list(struct request *request)
     request->state = leases;
     request->free_state = list_free;
     leases->count = LEASES_COUNT_DEFAULT;
-    for (size_t i = 1; i < request->argc; i += 2) {
+    for (size_t i = 1; i < request->argc; i += 2)
         if (i + 1 < request->argc && request_is_word(request, i, "MATCH")) {
             if (!request_glob(request, i + 1, &leases->match))
                 return;
@@ -260,6 +260,5 @@ void lease_list(struct request *request)
             request_fail(request, STK_ERR, "syntax error: LEASES [MATCH glob] [COUNT n]");
             return;
         }
-    }
     request_run(request, false, list_run, request_done);
 }

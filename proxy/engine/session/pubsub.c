@@ -394,17 +394,16 @@ bool pubsub_admits(struct request *request, struct bytes channel, struct bytes t
 {
     static const struct bytes own = BYTES_LITERAL("stockade:");
 
-    if (channel.len > PUBSUB_NAME_MAX) {
+    if (channel.len > PUBSUB_NAME_MAX)
         request_fail(request, STK_ERR, "a channel or pattern has at most %d bytes",
                      PUBSUB_NAME_MAX);
-    } else if (text.len > PUBSUB_MESSAGE_MAX) {
+    else if (text.len > PUBSUB_MESSAGE_MAX)
         request_fail(request, STK_ERR, "a message has at most %d MiB", PUBSUB_MESSAGE_MAX >> 20);
-    } else if (channel.len >= own.len && memcmp(channel.data, own.data, own.len) == 0) {
+    else if (channel.len >= own.len && memcmp(channel.data, own.data, own.len) == 0)
         request_fail(request, STK_NOPERM,
                      "channels that begin with stockade: are the daemon's own; publish on another");
-    } else {
+    else
         return true;
-    }
     return false;
 }
 

@@ -336,7 +336,7 @@ static size_t advance(struct session *session, const char *data, size_t len)
 {
     size_t at = 0;
 
-    while (!session->ending) {
+    while (!session->ending)
         if (session->next != NULL) {
             if (!start_next(session))
                 return at;
@@ -345,7 +345,6 @@ static size_t advance(struct session *session, const char *data, size_t len)
         } else {
             at += parse(session, data + at, len - at);
         }
-    }
     return len; /* ending: the rest is not read */
 }
 

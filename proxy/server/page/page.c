@@ -31,7 +31,7 @@ static const struct {
 
 bool page_find(const char *path, struct page_file *file)
 {
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         if (strcmp(path, files[i].path) == 0) {
             *file = (struct page_file){
                 .type = files[i].type,
@@ -39,6 +39,5 @@ bool page_find(const char *path, struct page_file *file)
             };
             return true;
         }
-    }
     return false;
 }

@@ -73,33 +73,34 @@ static const char stopping[] = "stopping store_lost store_stopped store_failing 
 /* Make it come true. False: there is no scene for it. */
 static bool set_scene(struct engine *engine, const char *name)
 {
-    if (strcmp(name, "stopping") == 0)
+    if (strcmp(name, "stopping") == 0) {
         engine->draining = true;
-    else if (strcmp(name, "store_lost") == 0)
+    } else if (strcmp(name, "store_lost") == 0) {
         lost = true;
-    else if (strcmp(name, "store_stopped") == 0)
+    } else if (strcmp(name, "store_stopped") == 0) {
         says.state = STORE_STOPPED;
-    else if (strcmp(name, "store_failing") == 0)
+    } else if (strcmp(name, "store_failing") == 0) {
         says.state = STORE_FAILING;
-    else if (strcmp(name, "lease_service_down") == 0)
+    } else if (strcmp(name, "lease_service_down") == 0) {
         down = true;
-    else if (strcmp(name, "audit_failing") == 0)
+    } else if (strcmp(name, "audit_failing") == 0) {
         failing = "full";
-    else if (strcmp(name, "audit_stops_grants") == 0) {
+    } else if (strcmp(name, "audit_stops_grants") == 0) {
         failing = "full";
         engine->options.audit.durable = AUDIT_LEASES;
-    } else if (strcmp(name, "store_errors") == 0)
+    } else if (strcmp(name, "store_errors") == 0) {
         engine->counters.store_errors++;
-    else if (strcmp(name, "lease_service_errors") == 0)
+    } else if (strcmp(name, "lease_service_errors") == 0) {
         engine->counters.lease_service_errors++;
-    else if (strcmp(name, "snapshot_old") == 0)
+    } else if (strcmp(name, "snapshot_old") == 0) {
         says.oldest_snapshot_s = 301;
-    else if (strcmp(name, "guard_broken") == 0)
+    } else if (strcmp(name, "guard_broken") == 0) {
         says.guard[0] = 'x';
-    else if (strcmp(name, "releases_owed") == 0)
+    } else if (strcmp(name, "releases_owed") == 0) {
         list_append(&engine->owed, &owed);
-    else
-        return strcmp(name, "long_wait") == 0 || strcmp(name, "log_lost") == 0; /* below */
+    } else {
+        return strcmp(name, "long_wait") == 0 || strcmp(name, "log_lost") == 0;
+    } /* below */
     return true;
 }
 

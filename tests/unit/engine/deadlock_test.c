@@ -81,7 +81,7 @@ LOCK_TEST(what_would_end_a_wait_and_stands_behind_it_makes_it_a_deadlock)
     char line[200];
 
     for (int i = 0; i < WAITS; i++)
-        for (size_t j = 0; j < sizeof ends / sizeof *ends; j++) {
+        for (size_t j = 0; j < sizeof ends / sizeof *ends; j++)
             for (int way = 0; way < 4; way++) {
                 hold(world);
                 if (way < 3)
@@ -98,7 +98,6 @@ LOCK_TEST(what_would_end_a_wait_and_stands_behind_it_makes_it_a_deadlock)
                 assert_deadlock(world, 1);
                 assert_says(world, 1, "PING", "+PONG\r\n");
             }
-        }
 }
 
 LOCK_TEST(what_ends_no_lease_that_is_waited_for_is_no_deadlock)

@@ -143,9 +143,8 @@ UNFENCED_TEST(a_slow_reader_holds_its_own_commands_back)
     session_set_unsent(session, 1 << 20); /* the client does not read */
     for (int i = 0; i < 1000; i++)
         world_send_only(world, 1, "GET k");
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 100; i++)
         world_step_store(world);
-    }
     assert_int_equal(world_counter(world, "store_reads"), 0);
     /* It reads again: everything is answered. */
     session_set_unsent(session, 0);

@@ -216,11 +216,11 @@ static int teardown(void **state)
 
     if (subject == NULL)
         return 0;
-    if (subject->masters != NULL)
+    if (subject->masters != NULL) {
         masters_free(subject->masters);
-    else if (subject->pass == NULL)
+    } else if (subject->pass == NULL) {
         rig_free(&subject->rig);
-    else {
+    } else {
         lease_provider_close(subject->provider, rig_on_closed, &closed);
         assert_true(closed);
     }

@@ -148,9 +148,8 @@ SQLITE_TEST(a_restored_file_is_another_one_with_a_later_session)
     struct restore_call call;
 
     assert_true(back_up(&set, false));
-    for (int i = 0; i < 3; i++) { /* three more daemons, one after the other */
+    for (int i = 0; i < 3; i++) /* three more daemons, one after the other */
         rig_reopen(rig);
-    }
     int64_t last = rig_number(rig, session), before = rig_number(rig, mark);
     assert_true(restore(&set, &call));
     assert_true(rig_number(rig, session) > last);

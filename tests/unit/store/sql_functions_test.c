@@ -33,7 +33,7 @@ static void bind_drawn(sqlite3_stmt *stmts[2], int at, uint64_t *seed)
         len += strlen(piece);
     }
     sqlite3_int64 number = (sqlite3_int64)draw(seed, 300) - 100;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         if (type == 0)
             sqlite3_bind_null(stmts[i], at);
         else if (type == 1)
@@ -44,7 +44,6 @@ static void bind_drawn(sqlite3_stmt *stmts[2], int at, uint64_t *seed)
             sqlite3_bind_blob(stmts[i], at, text, (int)len, SQLITE_TRANSIENT);
         else
             sqlite3_bind_text(stmts[i], at, text, (int)len, SQLITE_TRANSIENT);
-    }
 }
 
 static void expect_same(sqlite3_stmt *stmts[2])

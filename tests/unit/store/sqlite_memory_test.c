@@ -73,9 +73,8 @@ SQLITE_TEST(a_guard_is_made_whole_or_not_at_all_where_memory_runs_out)
         fault_memory_set(at, false);
         enum stk_error error = rig_write(rig, guard, NULL);
         met = fault_memory_end();
-        if (store_lost(rig->store)) { /* by the COMMIT */
+        if (store_lost(rig->store)) /* by the COMMIT */
             rig_reopen(rig);
-        }
         assert_ok(rig_write(rig, count_guards, &guards));
         assert_true(guards == 1 || (guards == 0 && error != STK_OK));
         if (guards == 1)
@@ -115,9 +114,8 @@ SQLITE_TEST(a_string_is_overwritten_or_left_where_memory_runs_out)
         rig_settle(rig);
         met = fault_memory_end();
         bool lost = store_lost(rig->store); /* by the COMMIT */
-        if (lost) {
+        if (lost)
             rig_reopen(rig);
-        }
         assert_ok(rig_write(rig, rig_get_r, found));
         if (lost ? strcmp(found, value) == 0 : second.base.error == STK_OK)
             snprintf(expected, sizeof expected, "%s", value);

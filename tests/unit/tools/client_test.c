@@ -65,11 +65,9 @@ TEST(other_texts_are_refused)
     char longer[400] = "stockade://";
     struct client_uri uri;
 
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        if (client_uri_parse(&uri, "stockade", bad[i], &failure)) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (client_uri_parse(&uri, "stockade", bad[i], &failure))
             fail_msg("taken for good: %s", bad[i]);
-        }
-    }
     memset(longer + strlen(longer), 'h', 300);
     strcpy(longer + 320, ":1");
     assert_false(client_uri_parse(&uri, "stockade", longer, &failure));

@@ -34,9 +34,8 @@ static int stop_oneself_and_end(void *context, unsigned index)
 static int wait_for_ever_the_first_stopped(void *context, unsigned index)
 {
     (void)context;
-    if (index == 0) {
+    if (index == 0)
         (void)raise(SIGSTOP);
-    }
     while (pause() != 0) {
     }
     return 0;
@@ -53,9 +52,8 @@ static unsigned run_to_the_end(struct crew *crew, struct signals *signals, int64
         deadline_keep(&deadline);
         stopped += crew_poll(crew, now_ms, pause_ms);
         crew_wake(crew, now_ms);
-        if (crew->running > 0) {
+        if (crew->running > 0)
             (void)signals_wait(signals, -1, crew_next_wake(crew, now_ms + 100) - now_ms);
-        }
     }
     return stopped;
 }
@@ -120,9 +118,8 @@ TEST(the_end_takes_stopped_members_along)
     await_stop(&crew, &signals, 3600000);
     crew_end(&crew);
     assert_int_equal(crew.running, 0);
-    for (unsigned i = 0; i < crew.count; i++) {
+    for (unsigned i = 0; i < crew.count; i++)
         assert_int_equal(kill(crew.members[i].pid, 0), -1);
-    }
     signals_close(&signals);
 }
 

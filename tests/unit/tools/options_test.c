@@ -44,12 +44,10 @@ static enum options_result parse_with(const struct option_table *with, struct se
         argv[argc] = copies[argc];
     }
     enum options_result result = options_parse(with, settings, NULL, argc, argv);
-    if (settings->name != NULL) {
+    if (settings->name != NULL)
         settings->name = strcmp(settings->name, "some name") == 0 ? "some name" : "another";
-    }
-    if (settings->file != NULL) {
+    if (settings->file != NULL)
         settings->file = strcmp(settings->file, "-x") == 0 ? "-x" : "a file";
-    }
     return result;
 }
 
@@ -177,7 +175,6 @@ TEST(times_have_units)
         assert_true(options_ms(good[i].text, &ms));
         assert_int_equal(ms, good[i].ms);
     }
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_false(options_ms(bad[i], &ms));
-    }
 }

@@ -18,9 +18,8 @@ TEST(numbers_are_grouped_by_thousands)
                  {INT64_MIN, "-9,223,372,036,854,775,808"}};
     char out[TERM_NUMBER_MAX];
 
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_string_equal(term_number(cases[i].number, out), cases[i].text);
-    }
 }
 
 TEST(a_bar_is_as_full_as_the_work_is_done)

@@ -357,12 +357,11 @@ static bool begin_all(struct load *load)
     load->started_ns = load->last_done_ns = now;
     load->ended_ns = now + (uint64_t)settings->duration_ms * MS_NS;
     load->busy = (unsigned)clients;
-    for (unsigned i = 0; i < clients; i++) {
+    for (unsigned i = 0; i < clients; i++)
         if (settings->rate > 0)
             pause_until(&load->clients[i], now + i * SECOND_NS / (uint64_t)settings->rate);
         else if (!begin(&load->clients[i]))
             return false;
-    }
     return true;
 }
 

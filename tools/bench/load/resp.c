@@ -85,12 +85,11 @@ bool resp_compile(struct load *load)
     const struct settings *settings = load->settings;
 
     load->templates = mem_zalloc(COMMANDS_MAX * sizeof *load->templates);
-    for (int64_t i = 0; i < settings->command_count; i++) {
+    for (int64_t i = 0; i < settings->command_count; i++)
         if (!compile(&load->templates[i], settings->commands[i])) {
             snprintf(load->why, sizeof load->why, "too many marks in one command");
             return false;
         }
-    }
     return true;
 }
 

@@ -138,9 +138,8 @@ static void take(struct relay *relay, struct direction *direction)
     char bytes[READ_MAX];
     ssize_t got = recv(direction->from, bytes, sizeof bytes, MSG_DONTWAIT);
 
-    if (got < 0 && errno == EAGAIN) {
+    if (got < 0 && errno == EAGAIN)
         return;
-    }
     size_t len = got > 0 ? (size_t)got : 0;
     struct piece *piece = mem_zalloc(sizeof *piece + len);
     piece->direction = direction;
@@ -150,9 +149,8 @@ static void take(struct relay *relay, struct direction *direction)
     push(&relay->under_way, piece);
     direction->held += len;
     direction->reads = len > 0;
-    if (direction->held >= HELD_MAX || !direction->reads) {
+    if (direction->held >= HELD_MAX || !direction->reads)
         watch(relay, direction, EPOLL_CTL_MOD);
-    }
 }
 
 /* Send what is due, as far as it fits. Where nobody is there any more, it is dropped, and so is
@@ -165,16 +163,13 @@ static void give(struct relay *relay, struct direction *direction)
     while ((piece = direction->due.first) != NULL) {
         ssize_t sent = send(direction->to, piece->bytes + piece->sent, piece->len - piece->sent,
                             MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (sent < 0 && errno == EAGAIN) {
+        if (sent < 0 && errno == EAGAIN)
             break;
-        }
-        if (sent < 0) {
+        if (sent < 0)
             (void)shutdown(direction->from, SHUT_RD);
-        }
         piece->sent += sent >= 0 ? (size_t)sent : piece->len - piece->sent;
-        if (piece->sent < piece->len) {
+        if (piece->sent < piece->len)
             continue;
-        }
         direction->held -= piece->len;
         if (piece->len == 0) {
             (void)shutdown(direction->to, SHUT_WR);
@@ -185,12 +180,10 @@ static void give(struct relay *relay, struct direction *direction)
         }
         free(pop(&direction->due));
     }
-    if (piece != NULL) {
+    if (piece != NULL)
         watch(relay, back(direction), EPOLL_CTL_MOD);
-    }
-    if (held >= HELD_MAX) {
+    if (held >= HELD_MAX)
         watch(relay, direction, EPOLL_CTL_MOD);
-    }
 }
 
 /* Give what is due; return how long it takes until more is. */
@@ -198,16 +191,14 @@ static uint64_t pass_on(struct relay *relay)
 {
     while (relay->under_way.first != NULL) {
         uint64_t now = now_ns(), due_ns = relay->under_way.first->due_ns;
-        if (due_ns > now) {
+        if (due_ns > now)
             return due_ns - now;
-        }
         struct piece *piece = pop(&relay->under_way);
         struct direction *direction = piece->direction;
         bool waits = direction->due.first != NULL;
         push(&direction->due, piece);
-        if (!waits) {
+        if (!waits)
             give(relay, direction);
-        }
     }
     return SECOND_NS;
 }
@@ -229,11 +220,10 @@ static void turn(struct relay *relay)
             give(relay, back(direction));
             watch(relay, direction, EPOLL_CTL_MOD);
         }
-        if (direction->reads && (events[i].events & ~(uint32_t)EPOLLOUT) != 0) {
+        if (direction->reads && (events[i].events & ~(uint32_t)EPOLLOUT) != 0)
             take(relay, direction);
-        } else if ((events[i].events & (EPOLLERR | EPOLLHUP)) != 0) {
+        else if ((events[i].events & (EPOLLERR | EPOLLHUP)) != 0)
             (void)shutdown(direction->to, SHUT_RD);
-        }
     }
     while (relay->over != NULL) {
         struct pair *pair = relay->over;
@@ -285,7 +275,6 @@ int main(int argc, char **argv)
     }
     printf("%d\n", ntohs(here.sin_port));
     (void)fflush(stdout);
-    for (;;) {
+    for (;;)
         turn(&relay);
-    }
 }

@@ -51,9 +51,8 @@ static void load(struct orders *orders, const char *text)
     struct failure failure = {.text = ""};
 
     write_plain(text, strlen(text));
-    if (!orders_load(orders, path, 0, false, &failure)) {
+    if (!orders_load(orders, path, 0, false, &failure))
         fail_msg("%s", failure.text);
-    }
 }
 
 /* Load so many invoices of a line each, which take turns with so many SKUs. */
@@ -75,9 +74,8 @@ static void expect_failure(int64_t limit, bool strict, const char *part)
     struct failure failure = {.text = ""};
 
     assert_false(orders_load(&orders, path, limit, strict, &failure));
-    if (strstr(failure.text, part) == NULL) {
+    if (strstr(failure.text, part) == NULL)
         fail_msg("\"%s\" does not say \"%s\"", failure.text, part);
-    }
     orders_free(&orders);
 }
 
@@ -155,9 +153,8 @@ TEST(an_endless_line_and_zero_bytes_are_malformed_and_no_more)
     struct failure failure;
 
     buf_append_text(&text, HEADER "1,100,A,5,\n");
-    for (int i = 0; i < 40000; i++) {
+    for (int i = 0; i < 40000; i++)
         buf_append_text(&text, "xxxxxxxxxx");
-    }
     buf_append_text(&text, "\n2,101,B,4,\n");
     buf_append(&text, "3,102,\0,1,\n", 11);
     buf_append_text(&text, "4,103,C,2,\n");
@@ -202,9 +199,8 @@ TEST(a_gzip_file_that_is_cut_short_is_a_failure)
     struct buf text = {.data = NULL};
 
     buf_append_text(&text, HEADER);
-    for (int i = 0; i < 2000; i++) {
+    for (int i = 0; i < 2000; i++)
         buf_printf(&text, "%d,100,SKU%d,%d,\n", i, i * 7919 % 1000, i % 9 + 1);
-    }
     buf_append(&text, "", 1);
     write_gzip(text.data);
     buf_free(&text);
@@ -218,9 +214,8 @@ TEST(thousands_of_skus_are_told_apart)
 
     load_lines(&orders, 20000, 10000);
     assert_int_equal(orders.sku_count, 10000);
-    for (size_t i = 0; i < orders.sku_count; i++) {
+    for (size_t i = 0; i < orders.sku_count; i++)
         assert_int_equal(orders.skus[i].demand, 2);
-    }
     orders_free(&orders);
 }
 

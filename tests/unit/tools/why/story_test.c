@@ -182,9 +182,8 @@ TEST(no_byte_of_a_name_reaches_the_terminal_as_it_is)
     tell_summary(&out, &story);
     tell_events(&out, &story);
     lane_draw(&out, &story, 80, false);
-    for (size_t i = 0; i < out.len; i++) {
+    for (size_t i = 0; i < out.len; i++)
         assert_true(out.data[i] == '\n' || (out.data[i] >= ' ' && out.data[i] < 127));
-    }
     buf_free(&out);
     story_free(&story);
 }
@@ -265,11 +264,9 @@ TEST(a_time_that_nobody_can_mean_is_missing)
 {
     struct refusal refusal = {.token = 0};
 
-    for (size_t i = 0; i < REFUSAL_FIELDS; i++) {
-        if (!refusal_fields[i].is_text) {
+    for (size_t i = 0; i < REFUSAL_FIELDS; i++)
+        if (!refusal_fields[i].is_text)
             story_set_number(&refusal, &refusal_fields[i], INT64_MAX);
-        }
-    }
     assert_true(refusal.time_ms == 0 && refusal.late_ms == STORY_NONE);
     assert_true(refusal.token == INT64_MAX && refusal.newest == INT64_MAX);
 }
@@ -278,9 +275,8 @@ TEST(only_the_newest_refusals_are_kept)
 {
     struct story story = {.resource = NULL};
 
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++)
         (void)add_refusal(&story, i, "ann", i, 1);
-    }
     story_keep_refusals(&story, 3);
     assert_int_equal(story.refusals_count, 3);
     assert_int_equal(story.refusals[0].token, 7);
