@@ -20,6 +20,7 @@ import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
@@ -113,6 +114,37 @@ class LeaseTest {
         }
         assertEquals("8", shop.get(sku));
         assertEquals(1, shop.sql("SELECT * FROM ids").rows().size());
+    }
+
+    @Test
+    void aLeaseIsLostWithTheFirstThingThatIsRefusedUnderIt() throws InterruptedException {
+        Map<String, Consumer<Lease>> ways = Map.of(
+            "write", lease -> lease.set("2"), "read", Lease::get,
+            "renewal", lease -> lease.renew(Duration.ofSeconds(60)),
+            "SQL", lease -> lease.sql("SELECT 1"),
+            "transaction", lease -> shop.transaction().set(lease, "2").commit());
+        for (Map.Entry<String, Consumer<Lease>> way : ways.entrySet()) {
+            try (Lease lease = shop.lease(sku, 60_000, 0)) {
+                CountDownLatch told = new CountDownLatch(1);
+                lease.onLost(told::countDown);
+                shop.revoke(sku);
+                assertThrows(Stale.class, () -> way.getValue().accept(lease), way.getKey());
+                assertTrue(lease.isLost() && !lease.isValid(), way.getKey());
+                Daemon.await("it is told", told);
+            }
+        }
+    }
+
+    @Test
+    void ofSeveralLeasesTheOneIsLostThatWasRefused() throws InterruptedException {
+        try (Leases both = shop.leaseAll(List.of(sku, sku + "b"), 60_000, 0)) {
+            CountDownLatch told = new CountDownLatch(1);
+            both.get(sku + "b").onLost(told::countDown);
+            shop.revoke(sku + "b");
+            assertThrows(Stale.class, () -> shop.sql(both, "SELECT 1"));
+            Daemon.await("it is told", told);
+            assertTrue(both.get(sku).isValid());
+        }
     }
 
     @Test

@@ -162,6 +162,19 @@ def test_one_client_serves_one_loop_after_another(local, key):
 # A lease that is lost.
 
 @in_loop
+async def test_a_lease_is_lost_with_the_first_thing_that_is_refused_under_it(local, key):
+    async with aio_connect(local) as shop:
+        async with shop.lease(key, ttl=60, on_lost=lambda lease: None) as lease:
+            await shop.revoke(key)
+            for refused in (lease.set, lease.put):
+                with pytest.raises(stockade.Stale):
+                    await refused(2)
+                assert not lease.valid
+            with within(patience(HANG_SECONDS)):
+                await lease.lost.wait()
+
+
+@in_loop
 async def test_a_lost_lease_cancels_its_block_at_once(local, key):
     async with aio_connect(local) as shop:
         with within(patience(5)), pytest.raises(stockade.Lost, match=key) as caught:

@@ -438,6 +438,39 @@ def test_a_revoked_lease_is_told_at_once(local, shop, key):
     assert told == [lease] and shop.get(key) == "1"
 
 
+def in_a_transaction(shop, lease):
+    with shop.transaction(lease) as transaction:
+        transaction.set(lease, 2)
+
+
+HEARS_OF_IT_BY = {
+    "a write": lambda shop, lease: lease.set(2),
+    "a read": lambda shop, lease: lease.get(),
+    "a renewal": lambda shop, lease: lease.renew(),
+    "SQL": lambda shop, lease: shop.sql("SELECT 1", leases=[lease]),
+    "a transaction": in_a_transaction,
+}
+
+
+@pytest.mark.parametrize("what", HEARS_OF_IT_BY)
+def test_a_lease_is_lost_with_the_first_thing_that_is_refused_under_it(shop, key, what):
+    told = threading.Event()
+    with shop.lease(key, ttl=60, on_lost=lambda lease: told.set()) as lease:
+        shop.revoke(key)
+        with pytest.raises(stockade.Stale):
+            HEARS_OF_IT_BY[what](shop, lease)
+        assert not lease.valid and lease.left == 0
+        assert lease.lost.wait(patience(HANG_SECONDS)) and told.wait(patience(HANG_SECONDS))
+
+
+def test_of_several_leases_the_one_is_lost_that_was_refused(shop, key):
+    with shop.leases(key, key + "b", ttl=60) as (kept, revoked):
+        shop.revoke(key + "b")
+        with pytest.raises(stockade.Stale):
+            shop.sql("SELECT 1", leases=[kept, revoked])
+        assert revoked.lost.wait(patience(HANG_SECONDS)) and kept.valid
+
+
 def test_it_is_renewed_for_as_long_as_it_is_held(shop, key):
     ttl = patience(2)
     with shop.lease(key, ttl=ttl) as lease:

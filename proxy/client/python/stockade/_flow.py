@@ -170,6 +170,15 @@ def checked(replies: Sequence[Any]) -> Any:
     return replies[-1]
 
 
+def judged(leases: Sequence[LeaseBase], replies: Sequence[Any]) -> Any:
+    """The same, of what was done under these leases: they know of a Stale before the program."""
+    try:
+        return checked(replies)
+    except Stale:
+        leases[0]._keeper.on_stale(leases)
+        raise
+
+
 def one(commands: Sequence[Words], **options: Any) -> Flow:
     replies = yield Ask(commands, **options)
     return checked(replies)
@@ -227,11 +236,7 @@ def acquire_all(leases: Sequence[LeaseBase], wait_until: float) -> Flow:
 
 def renew(lease: LeaseBase, ttl_ms: int) -> Flow:
     ask = Ask([("RENEW", lease.resource, lease.token, ttl_ms)])
-    try:
-        left_ms = checked((yield ask))
-    except Stale:
-        lease._set_lost("its token was retired", retired=True)
-        raise
+    left_ms = judged([lease], (yield ask))
     lease._renewed(ask.asked, ttl_ms / 1000, left_ms / 1000)
 
 
@@ -358,7 +363,7 @@ def sql(statement: str, params: Sequence[SqlValue], leases: Sequence[LeaseBase],
     id = id or new_id()
     ask = Ask([fence(leases, id, words)], id=id, changes=True)
     try:
-        return Rows(checked((yield ask)))
+        return Rows(judged(leases, (yield ask)))
     except Unsure as error:
         name_write(error, leases[0], ask)
         raise
@@ -445,7 +450,7 @@ class TransactionBase:
                  for at, (leases, words) in enumerate(commands)]
         ask = Ask([("MULTI",), *words, ("EXEC",)], id=self.id, changes=True)
         try:
-            replies = checked((yield ask))
+            replies = judged(self._leases, (yield ask))
         except Unsure as error:
             name_write(error, commands[0][0][0], ask)
             raise

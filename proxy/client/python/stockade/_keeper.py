@@ -31,7 +31,7 @@ import selectors
 import threading
 import time
 import weakref
-from typing import Any, Deque, List, Optional, Tuple, Union
+from typing import Any, Deque, List, Optional, Sequence, Tuple, Union
 
 import redis
 
@@ -90,6 +90,7 @@ class Keeper:
         self._numbers = itertools.count()
         self._wakes_at = 0.0  # the thread looks then by itself
         self._owed: Deque[Debt] = collections.deque()
+        self._refused: List[LeaseBase] = []  # their holders are to be told
         # The thread's.
         self._connection: Any = None
         self._flight: Deque[Union[Debt, Renewal]] = collections.deque()
@@ -112,6 +113,18 @@ class Keeper:
 
     def forget(self, lease: LeaseBase) -> None:
         lease._due = None
+
+    def on_stale(self, leases: Sequence[LeaseBase]) -> None:
+        """Under these leases something was refused as stale. A single one is lost with that; of
+        several, the daemon is asked which one it was."""
+        with self._lock:
+            for lease in leases:
+                if lease._state == LIVE and len(leases) == 1:
+                    self._lose(lease, lease._news or "its token was retired", True, self._refused)
+                elif lease._state == LIVE and lease._due is not None:
+                    self._ask_about(lease)
+            with contextlib.suppress(RuntimeError):  # no thread: the lease was never looked after
+                self._wake(0.0)
 
     def owe(self, words: Words, seconds: float) -> None:
         with self._lock:
@@ -163,14 +176,23 @@ class Keeper:
 
     def _lose(self, lease: LeaseBase, why: str, retired: bool, lost: List[LeaseBase]) -> None:
         lease._set_lost(why, retired)
+        if lease._due is not None:  # else it is still being acquired: that fails
+            lost.append(lease)
         lease._due = None
-        lost.append(lease)
+
+    def _ask_about(self, lease: LeaseBase) -> None:
+        """Renew it at once; and once more where a renewal is under way, whose reply may be of
+        before."""
+        lease._again, lease._renew_at = lease._renewing, now()
+        self._schedule(lease)
 
     def _run_due(self, lost: List[LeaseBase]) -> List[Words]:
         """Do what is due; returns what is to be sent. Whose loss is to be told joins `lost`."""
         commands: List[Words] = []
         moment = now()
         hangs = False
+        lost += self._refused
+        self._refused.clear()
         while self._heap and self._heap[0][0] <= moment:
             due, _, reference = heapq.heappop(self._heap)
             lease = reference()
@@ -314,9 +336,8 @@ class Keeper:
             lease = reference()
             if (lease is not None and lease._token == token and lease.resource == resource and
                     lease._state == LIVE and lease._due is not None):
-                lease._news, lease._again = reason, lease._renewing
-                lease._renew_at = now()
-                self._schedule(lease)
+                lease._news = reason
+                self._ask_about(lease)
 
     def _hang_up(self) -> None:
         """Close the connection. What was owed over it is still owed."""

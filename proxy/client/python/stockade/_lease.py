@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from stockade import _flow
 from stockade._flow import Ask, now
-from stockade.errors import Deadlock, Misuse, from_sqlite, refusal_in
+from stockade.errors import Deadlock, Misuse, Stale, StockadeError, from_sqlite, refusal_in
 
 if TYPE_CHECKING:
     from stockade._keeper import Keeper
@@ -111,7 +111,7 @@ class LeaseBase:
             refusal = refusal_in(str(error))
             if refusal is None:
                 raise
-            raise refusal from error
+            raise self._refused(refusal) from error
 
     def _present_to_sqlite(self, connection: sqlite3.Connection) -> None:
         begins = not connection.in_transaction
@@ -123,7 +123,12 @@ class LeaseBase:
         except sqlite3.Error as error:
             if begins and connection.in_transaction:
                 connection.rollback()
-            raise from_sqlite(error) from error
+            raise self._refused(from_sqlite(error)) from error
+
+    def _refused(self, refusal: StockadeError) -> StockadeError:
+        if isinstance(refusal, Stale):
+            self._keeper.on_stale([self])
+        return refusal
 
     def __repr__(self) -> str:
         state = ("new", "live", "lost", "over")[self._state]

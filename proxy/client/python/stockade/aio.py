@@ -447,7 +447,7 @@ class Lease(LeaseBase):
         ask = _flow.fenced(self, words, id)
         try:
             with _writing([self] if ask.changes else []):
-                return _flow.checked(await self._shop._call(ask))
+                return _flow.judged([self], await self._shop._call(ask))
         except Unsure as error:
             _flow.name_write(error, self, ask)
             raise

@@ -358,7 +358,7 @@ class Lease(LeaseBase):
         makes."""
         ask = _flow.fenced(self, words, id)
         try:
-            return _flow.checked(self._shop._call(ask))
+            return _flow.judged([self], self._shop._call(ask))
         except Unsure as error:
             _flow.name_write(error, self, ask)
             raise

@@ -95,6 +95,30 @@ final class Grant extends Keeper.Timed {
         }
     }
 
+    /** Something was refused as stale under it alone: the daemon has said what a renewal would. */
+    void onStale(String why) {
+        keeper.lock.lock();
+        try {
+            if (state == State.LIVE) {
+                lose(why);
+            }
+        } finally {
+            keeper.lock.unlock();
+        }
+    }
+
+    /** Something was refused as stale, perhaps for it: the daemon is asked. */
+    void suspect() {
+        keeper.lock.lock();
+        try {
+            if (state == State.LIVE && kept) {
+                onLostPush(System.nanoTime());
+            }
+        } finally {
+            keeper.lock.unlock();
+        }
+    }
+
     /** Its end: it is not renewed any more. Returns what it was until then. */
     State release() {
         keeper.lock.lock();

@@ -7,10 +7,12 @@ import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.SQLException;
 import java.time.Duration;
+import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -153,7 +155,22 @@ public final class Lease implements AutoCloseable {
      */
     public void renew(Duration ttl) {
         Calls.Answer answer = askToRenew(ttl.toMillis());
-        grant.renewed(answer.askedAt(), ttl.toNanos(), nanosOf(answer));
+        long left = judged(List.of(this), () -> nanosOf(answer));
+        grant.renewed(answer.askedAt(), ttl.toNanos(), left);
+    }
+
+    /** Do what is judged by their tokens. They know of a {@link Stale} before the program does. */
+    static <T> T judged(Collection<Lease> leases, Supplier<T> act) {
+        try {
+            return act.get();
+        } catch (Stale refused) {
+            if (leases.size() == 1) {
+                leases.forEach(lease -> lease.grant.onStale(refused.getMessage()));
+            } else {
+                leases.forEach(lease -> lease.grant.suspect());
+            }
+            throw refused;
+        }
     }
 
     /* Data: the key that is the resource. */
@@ -277,10 +294,14 @@ public final class Lease implements AutoCloseable {
      */
     public Object fenced(Object... words) {
         if (Stockade.isRead(words)) {
-            return shop.calls().one(Calls.Kind.READ, Request.of(fencedWords(null, words)));
+            return one(Calls.Kind.READ, Request.of(fencedWords(null, words)));
         }
         String id = writeId();
-        return shop.calls().one(Calls.Kind.WRITE, Request.of(fencedWords(id, words)).withId(id));
+        return one(Calls.Kind.WRITE, Request.of(fencedWords(id, words)).withId(id));
+    }
+
+    private Object one(Calls.Kind kind, Request request) {
+        return judged(List.of(this), () -> shop.calls().one(kind, request));
     }
 
     /**
@@ -329,6 +350,9 @@ public final class Lease implements AutoCloseable {
             }
             StockadeException why = StockadeException.of(reason.group());
             why.initCause(refused);
+            if (why instanceof Stale) {
+                grant.onStale(why.getMessage());
+            }
             throw why;
         }
     }

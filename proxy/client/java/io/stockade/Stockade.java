@@ -379,8 +379,8 @@ public final class Stockade implements AutoCloseable {
                                      Request.of(words)));
         }
         String id = leases.iterator().next().writeId(); /* only the store knows what it does */
-        return Rows.of(calls.one(Calls.Kind.WRITE,
-                                 Request.of(under(leases, id, words)).withId(id)));
+        Request request = Request.of(under(leases, id, words)).withId(id);
+        return Rows.of(Lease.judged(leases, () -> calls.one(Calls.Kind.WRITE, request)));
     }
 
     /**

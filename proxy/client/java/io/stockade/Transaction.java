@@ -2,7 +2,9 @@
 package io.stockade;
 
 import java.util.ArrayList;
+import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Set;
 
 /**
  * A transaction in the making: commands that are applied whole or not at all. Each write brings its
@@ -16,6 +18,7 @@ import java.util.List;
 public final class Transaction {
     private final Stockade shop;
     private final List<Lease> leases;
+    private final Set<Lease> all; /* those, and those of its other commands */
     private final Request request = Request.of("MULTI");
     private final List<Boolean> rows = new ArrayList<>();
     private String id = Request.newId();
@@ -26,6 +29,7 @@ public final class Transaction {
     Transaction(Stockade shop, List<Lease> leases) {
         this.shop = shop;
         this.leases = leases;
+        this.all = new LinkedHashSet<>(leases);
     }
 
     /**
@@ -54,6 +58,7 @@ public final class Transaction {
         if (lease.hasId()) {
             throw new IllegalArgumentException("a transaction has one ID: its own withId()");
         }
+        all.add(lease);
         return add(lease.fencedWords(Stockade.isRead(words) ? null : nextId(), words), false);
     }
 
@@ -131,7 +136,7 @@ public final class Transaction {
         for (Object queued : replies.subList(0, replies.size() - 1)) {
             Calls.check(queued);
         }
-        Object reply = Calls.check(replies.get(replies.size() - 1));
+        Object reply = Lease.judged(all, () -> Calls.check(replies.get(replies.size() - 1)));
         List<Object> results = new ArrayList<>((List<?>) reply);
         for (int i = 0; i < results.size(); i++) {
             if (rows.get(i)) {
