@@ -4,6 +4,7 @@
 #include "proxy/engine/audit.h"
 
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/session.h"
 
 static struct audit_wait *first(const struct engine *engine)
 {
@@ -73,4 +74,41 @@ void engine_audit_failed(struct engine *engine)
     while ((wait = first(engine)) != NULL)
         end(wait, false);
     set_limit(engine);
+}
+
+/* Notes with somebody's name. */
+
+void session_audit(struct session *session, struct audit_note note)
+{
+    const struct audit *audit = &session->engine->options.audit;
+
+    if (audit->note == NULL)
+        return;
+    if (note.user.len == 0)
+        note.user = bytes_of(session_user(session));
+    note.address = bytes_of(session->peer);
+    audit_await(session->engine, &session->unaudited, audit->note(audit->context, &note));
+}
+
+void request_audit(const struct request *request, struct audit_note note)
+{
+    if (request->session != NULL) {
+        session_audit(request->session, note);
+        return;
+    }
+    note.user = request_client(request).user;
+    note.address = request_client(request).address;
+    (void)audit_tell(&request->engine->options.audit, &note);
+}
+
+bool request_may_audit(struct request *request, uint32_t events)
+{
+    const char *failing = audit_refuses(&request->engine->options.audit, events);
+
+    if (failing != NULL)
+        request_fail(request, STK_STORE,
+                     "the audit cannot be written, and this would have to be in it: %s; nothing of "
+                     "this command was applied",
+                     failing);
+    return failing == NULL;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "proxy/engine/session/identity.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "proxy/engine/acl/log.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/scope.h"
 
@@ -92,4 +94,66 @@ struct bytes identity_scope(const struct session *session, struct bytes name, st
     buf_append(out, &(char){SCOPE_MARK}, 1);
     buf_append_text(out, user);
     return (struct bytes){out->data + at, out->len - at};
+}
+
+/* As others are told of it. */
+
+bool session_is_admin(const struct session *session)
+{
+    return session->rights != NULL && session->rights->admin;
+}
+
+void session_describe(const struct session *session, struct buf *text)
+{
+    int64_t now_ms = engine_now_ms(session->engine);
+    char lower[COMMAND_LOWER_SIZE];
+
+    buf_printf(text,
+               "id=%llu addr=%s name=%s age=%lld idle=%lld db=0 pending=%zu in=%zu out=%zu cmd=%s "
+               "resp=%d lib-name=%s lib-ver=%s user=%s\n",
+               (unsigned long long)session->id, session->peer, session->name,
+               (long long)(now_ms - session->opened_ms) / 1000,
+               (long long)(now_ms - session->active_ms) / 1000, session->pending_count,
+               session->in.len, session->out.len + session->unsent,
+               session->last_command == NULL ? "NULL" : command_lower(session->last_command, lower),
+               session->resp3 ? 3 : 2, session->lib_name, session->lib_version,
+               session_user(session));
+}
+
+void session_describe_like(const struct session *session, char text[SESSION_LIKE_SIZE])
+{
+    const char *colon = strrchr(session->peer, ':');
+    size_t host = colon == NULL ? strlen(session->peer) : (size_t)(colon - session->peer);
+    int len = snprintf(text, SESSION_LIKE_SIZE, "%.*s", (int)host, session->peer);
+
+    if (session->lib_name[0] != '\0')
+        len += snprintf(text + len, SESSION_LIKE_SIZE - (size_t)len, " lib=%s(%s)",
+                        session->lib_name, session->lib_version);
+    if (session->name[0] != '\0')
+        snprintf(text + len, SESSION_LIKE_SIZE - (size_t)len, " name=%s", session->name);
+}
+
+bool session_is_like(const struct session *session, const struct session *other)
+{
+    char mine[SESSION_LIKE_SIZE], theirs[SESSION_LIKE_SIZE];
+
+    session_describe_like(session, mine);
+    session_describe_like(other, theirs);
+    return session->account == other->account && strcmp(mine, theirs) == 0;
+}
+
+void session_log_denial(struct session *session, const char *reason, struct bytes object,
+                        struct bytes user)
+{
+    int64_t now_ms = clock_wall_us(session->engine->options.clock) / 1000;
+    struct buf client = {0};
+
+    session_describe(session, &client);
+    acl_log_add(session->engine->acl_log,
+                &(struct acl_log_entry){.reason = reason,
+                                        .context = session->multi != NULL ? "multi" : "toplevel",
+                                        .created_ms = now_ms,
+                                        .updated_ms = now_ms},
+                object, user, (struct bytes){client.data, client.len - 1});
+    buf_free(&client);
 }

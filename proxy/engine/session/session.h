@@ -8,6 +8,7 @@
 #include "proxy/engine/acl/acl.h"
 #include "proxy/engine/audit.h"
 #include "proxy/engine/history/history.h"
+#include "proxy/engine/internal.h"
 #include "proxy/engine/session/account.h"
 #include "proxy/engine/session/request.h"
 #include "proxy/engine/session/strangers.h"
@@ -95,21 +96,31 @@ static inline bool session_is_stranger(const struct session *session)
     return !list_empty(&session->stranger);
 }
 
+/* There is news for the host, which hears of it at the end of the turn. */
+static inline void session_mark_changed(struct session *session)
+{
+    if (list_empty(&session->changed))
+        list_append(&session->engine->changed, &session->changed);
+}
+
 /* No more commands; close once all is replied and sent. */
-void session_end(struct session *session);
+static inline void session_end(struct session *session)
+{
+    session->ending = true;
+    session_mark_changed(session);
+}
+
 /* Close now, whatever has not been sent. */
-void session_kill(struct session *session);
+static inline void session_kill(struct session *session)
+{
+    session->killed = true;
+    session_end(session);
+}
+
 /* Strangers hold too much: close now, with BUSY as the last word where it can be told, and drop
  * what it has sent. */
 void session_make_room(struct session *session);
 bool session_is_admin(const struct session *session);
-/* The checks that come before any command. False: the error is in the reply. */
-bool session_admits(struct session *session, struct request *request);
-/* Has the next turn to come before that, since there are more names in the request than one turn
- * may look at? Its plan is made. */
-bool session_looks_on(struct session *session, struct request *request);
-/* One of the checks: may its user do that? */
-bool session_permits(struct session *session, struct request *request);
 /* Remember for ACL LOG what was denied; `reason` is a constant. */
 void session_log_denial(struct session *session, const char *reason, struct bytes object,
                         struct bytes user);

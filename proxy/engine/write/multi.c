@@ -6,7 +6,7 @@
 
 #include "fence/base/mem.h"
 #include "proxy/engine/internal.h"
-#include "proxy/engine/session/session.h"
+#include "proxy/engine/session/admission.h"
 #include "proxy/engine/write/plan.h"
 
 struct multi {

@@ -108,7 +108,8 @@ class Place:
         """What the command printed, both streams; and its exit status."""
         done = subprocess.run(
             [*self.prefix, *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            input=text_in, env=self.env, cwd=self.folder, timeout=patience(2 * HANG_SECONDS), check=False)
+            input=text_in, env=self.env, cwd=self.folder, timeout=patience(2 * HANG_SECONDS),
+            check=False)
         return done.stdout, done.returncode
 
     def stop(self, name):
