@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* All commands, in the only file that names all of them. Redis's commands keep Redis's arity and
  * key positions, so that clients that ask COMMAND find what they expect; those that Stockade
- * extends say so in their summary. */
+ * extends say so in their summary. A field that a row does not name is 0: no key, no flag, nothing
+ * to be done.
+ */
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/lockkeys/lock_keys.h"
@@ -9,271 +11,341 @@
 #include "proxy/engine/session/pubsub.h"
 #include "proxy/engine/write/plan.h"
 
-#define W      COMMAND_WRITES
-#define L      COMMAND_LEASE
-#define P      COMMAND_PUBSUB
-#define LONG   COMMAND_LONG
-#define FIELD  COMMAND_FIELD
-#define FIELDS COMMAND_FIELDS
-#define PAIRS  COMMAND_PAIRS
-#define MANY   COMMAND_MANY
-#define OPEN   (COMMAND_NO_AUTH | COMMAND_DRAINING)
-#define STATE  COMMAND_STATE
+#define ROW(command, ...)                                                                          \
+    {                                                                                              \
+        .name = (command), __VA_ARGS__                                                             \
+    }
 
-/* Where the keys are. */
-#define NO_KEY 0, 0, 0
-#define KEY    1, 1, 1
-#define KEYS   1, -1, 1
+/* Where the keys are: the first and the last word (-1: of all), and how far apart. */
+#define KEYS(first, last, step) .key_first = (first), .key_last = (last), .key_step = (step)
+#define ONE_KEY                 KEYS(1, 1, 1)
+#define ALL_KEYS                KEYS(1, -1, 1)
 
-/* Done at once on the loop. */
-#define NOW(name, arity, deed, flags, start, group, summary)                                       \
-    {                                                                                              \
-        name, arity, DEED_##deed, flags, ORDER_NOW, NO_KEY, NULL, start, NULL, NULL, group,        \
-            summary, NULL, NULL                                                                    \
-    }
-/* The same, once the connection has nothing else under way: what was sent before is its user's. */
-#define LOGIN(name, arity, flags, start, summary)                                                  \
-    {                                                                                              \
-        name, arity, DEED_NOTHING, OPEN | STATE | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL, \
-            NULL, "connection", summary, NULL, NULL                                                \
-    }
-/* Done at once by its subcommands, which have the categories; that of the command is for its first
- * word alone. */
-#define GROUP(name, arity, deed, flags, order, group, summary, subcommands)                        \
-    {                                                                                              \
-        name, arity, DEED_##deed, flags, order, NO_KEY, NULL, request_start_subcommand, NULL,      \
-            NULL, group, summary, subcommands, NULL                                                \
-    }
-#define LEASE(name, arity, deed, order, start, summary)                                            \
-    {                                                                                              \
-        name, arity, DEED_##deed, L, order, KEY, NULL, start, NULL, NULL, "leases", summary, NULL, \
-            NULL                                                                                   \
-    }
-/* A plan with one step, which runs in the store. */
-#define READ(name, arity, flags, keys, exec, group, summary)                                       \
-    {                                                                                              \
-        name, arity, DEED_READ, flags, ORDER_READ, keys, plan_make, plan_start, NULL, exec, group, \
-            summary, NULL, NULL                                                                    \
-    }
-#define WRITE(name, arity, deed, flags, keys, exec, group, summary)                                \
-    {                                                                                              \
-        name, arity, DEED_##deed, W | (flags), ORDER_WRITE, keys, plan_make, plan_start, NULL,     \
-            exec, group, summary, NULL, NULL                                                       \
-    }
-#define LISTEN(name, arity, flags, start, summary)                                                 \
-    {                                                                                              \
-        name, arity, DEED_EVENTS, P | STATE | (flags), ORDER_ALONE, NO_KEY, NULL, start, NULL,     \
-            NULL, "pubsub", summary, NULL, NULL                                                    \
-    }
+/* What is done, and when: at once on the loop; */
+#define AT_ONCE(function) .order = ORDER_NOW, .start = (function)
+/* by the subcommand that the second word names; */
+#define BY_SUBCOMMAND(table) .start = request_start_subcommand, .subcommands = (table)
+/* by a plan with this one step, which runs in the store. */
+#define IN_STORE(step) .prepare = plan_make, .start = plan_start, .exec = (step)
 
 const struct command commands[] = {
-    {"ACQUIRE", -3, DEED_ACQUIRE, L | COMMAND_BLOCKING, ORDER_ALONE, KEY, acquire_prepare,
-     lease_acquire, acquire_abandon, NULL, "leases",
-     "Take a lease: resource ttl_ms [WAIT ms | QUEUE] [OWNER owner] [ID id] [EPHEMERAL]"
-     " -> [token, ttl_ms], null, or with QUEUE [queued, place]",
-     NULL, NULL},
-    {"ACQUIREALL", -4, DEED_ACQUIRE, L | COMMAND_COUNTED, ORDER_ALONE, 3, 3, 1, NULL,
-     lease_acquire_all, acquire_all_abandon, NULL, "leases",
-     "Take several, all or none: ttl_ms n resource ... [the same options] -> tokens or null", NULL,
-     NULL},
-    LEASE(
-        "DEQUEUE", 3, DEQUEUE, ORDER_LEASE, lease_dequeue,
-        "Leave the line where ACQUIRE ... QUEUE stands: resource id -> 1, or 0: it stood nowhere"),
-    LEASE("RENEW", -4, RENEW, ORDER_LEASE, lease_renew,
-          "Extend a lease: resource token ttl_ms [NOTIFY] -> ttl_ms"),
-    LEASE("RELEASE", -3, RELEASE, ORDER_WRITE, lease_release,
-          "Give a lease back and retire its token: resource token [ID id] -> holds left"),
-    LEASE("REVOKE", 2, REVOKE, ORDER_WRITE, lease_revoke,
-          "Take a lease away from its holder: resource -> the retired token"),
-    LEASE("LEASE", -2, LOOK, ORDER_ALONE, lease_show,
-          "Who holds a resource: resource [OWNER owner [TOKEN]] -> map, or the token; null where "
-          "it is another OWNER's"),
-    {"LEASES", -1, DEED_LOOK, L | LONG, ORDER_READ, NO_KEY, NULL, lease_list, NULL, NULL, "leases",
-     "Names of resources with an unretired token: [MATCH glob] [COUNT n]", NULL, NULL},
-    LEASE("WAITERS", -2, LOOK, ORDER_ALONE, waiters_show,
-          "Who waits for a resource: resource [COUNT n] -> maps, the next one first"),
-    LEASE(
-        "HISTORY", -2, LOOK, ORDER_ALONE, history_show,
-        "Who held a resource, and how each lease ended: resource [COUNT n] -> maps, newest first"),
-    {"REFUSALS", -1, DEED_LOOK, L, ORDER_ALONE, NO_KEY, NULL, history_refusals_show, NULL, NULL,
-     "leases",
-     "Which commands were refused, and how late they were: [MATCH glob] [COUNT n] -> maps", NULL,
-     NULL},
-    {"FENCED", -4, DEED_NOTHING, COMMAND_FENCED | MANY, ORDER_WRITE, 3, 3, 1, plan_make, plan_start,
-     NULL, NULL, "leases",
-     "Run a command only while the token is the newest: token [ID id] command key [arg ...]", NULL,
-     NULL},
-    {"FENCEDALL", -5, DEED_NOTHING, COMMAND_FENCEDALL | MANY, ORDER_WRITE, 2, 2, 1, plan_make,
-     plan_start, NULL, NULL, "leases",
-     "The same with several tokens: n resource token ... [ID id] command [arg ...]", NULL, NULL},
-    LEASE(
-        "RECEIPT", 4, READ, ORDER_READ, receipt_show,
-        "Was this request applied? resource token id -> [1, reply], [0, null] or null: still open"),
+    ROW("ACQUIRE", .arity = -3, ONE_KEY, .deed = DEED_ACQUIRE,
+        .flags = COMMAND_LEASE | COMMAND_BLOCKING, .order = ORDER_ALONE, .prepare = acquire_prepare,
+        .start = lease_acquire, .abandon = acquire_abandon, .group = "leases",
+        .summary =
+            "Take a lease: resource ttl_ms [WAIT ms | QUEUE] [OWNER owner] [ID id] [EPHEMERAL]"
+            " -> [token, ttl_ms], null, or with QUEUE [queued, place]"),
+    ROW("ACQUIREALL", .arity = -4, KEYS(3, 3, 1), .deed = DEED_ACQUIRE,
+        .flags = COMMAND_LEASE | COMMAND_COUNTED, .order = ORDER_ALONE, .start = lease_acquire_all,
+        .abandon = acquire_all_abandon, .group = "leases",
+        .summary = "Take several, all or none: ttl_ms n resource ... [the same options] -> tokens "
+                   "or null"),
+    ROW("DEQUEUE", .arity = 3, ONE_KEY, .deed = DEED_DEQUEUE, .flags = COMMAND_LEASE,
+        .order = ORDER_LEASE, .start = lease_dequeue, .group = "leases",
+        .summary = "Leave the line where ACQUIRE ... QUEUE stands: resource id -> 1, or 0: it "
+                   "stood nowhere"),
+    ROW("RENEW", .arity = -4, ONE_KEY, .deed = DEED_RENEW, .flags = COMMAND_LEASE,
+        .order = ORDER_LEASE, .start = lease_renew, .group = "leases",
+        .summary = "Extend a lease: resource token ttl_ms [NOTIFY] -> ttl_ms"),
+    ROW("RELEASE", .arity = -3, ONE_KEY, .deed = DEED_RELEASE, .flags = COMMAND_LEASE,
+        .order = ORDER_WRITE, .start = lease_release, .group = "leases",
+        .summary = "Give a lease back and retire its token: resource token [ID id] -> holds left"),
+    ROW("REVOKE", .arity = 2, ONE_KEY, .deed = DEED_REVOKE, .flags = COMMAND_LEASE,
+        .order = ORDER_WRITE, .start = lease_revoke, .group = "leases",
+        .summary = "Take a lease away from its holder: resource -> the retired token"),
+    ROW("LEASE", .arity = -2, ONE_KEY, .deed = DEED_LOOK, .flags = COMMAND_LEASE,
+        .order = ORDER_ALONE, .start = lease_show, .group = "leases",
+        .summary =
+            "Who holds a resource: resource [OWNER owner [TOKEN]] -> map, or the token; null where "
+            "it is another OWNER's"),
+    ROW("LEASES", .arity = -1, .deed = DEED_LOOK, .flags = COMMAND_LEASE | COMMAND_LONG,
+        .order = ORDER_READ, .start = lease_list, .group = "leases",
+        .summary = "Names of resources with an unretired token: [MATCH glob] [COUNT n]"),
+    ROW("WAITERS", .arity = -2, ONE_KEY, .deed = DEED_LOOK, .flags = COMMAND_LEASE,
+        .order = ORDER_ALONE, .start = waiters_show, .group = "leases",
+        .summary = "Who waits for a resource: resource [COUNT n] -> maps, the next one first"),
+    ROW("HISTORY", .arity = -2, ONE_KEY, .deed = DEED_LOOK, .flags = COMMAND_LEASE,
+        .order = ORDER_ALONE, .start = history_show, .group = "leases",
+        .summary = "Who held a resource, and how each lease ended: resource [COUNT n] -> maps, "
+                   "newest first"),
+    ROW("REFUSALS", .arity = -1, .deed = DEED_LOOK, .flags = COMMAND_LEASE, .order = ORDER_ALONE,
+        .start = history_refusals_show, .group = "leases",
+        .summary =
+            "Which commands were refused, and how late they were: [MATCH glob] [COUNT n] -> maps"),
+    ROW("FENCED", .arity = -4, KEYS(3, 3, 1), .deed = DEED_NOTHING,
+        .flags = COMMAND_FENCED | COMMAND_MANY, .order = ORDER_WRITE, .prepare = plan_make,
+        .start = plan_start, .group = "leases",
+        .summary = "Run a command only while the token is the newest: token [ID id] command key "
+                   "[arg ...]"),
+    ROW("FENCEDALL", .arity = -5, KEYS(2, 2, 1), .deed = DEED_NOTHING,
+        .flags = COMMAND_FENCEDALL | COMMAND_MANY, .order = ORDER_WRITE, .prepare = plan_make,
+        .start = plan_start, .group = "leases",
+        .summary = "The same with several tokens: n resource token ... [ID id] command [arg ...]"),
+    ROW("RECEIPT", .arity = 4, ONE_KEY, .deed = DEED_READ, .flags = COMMAND_LEASE,
+        .order = ORDER_READ, .start = receipt_show, .group = "leases",
+        .summary = "Was this request applied? resource token id -> [1, reply], [0, null] or null: "
+                   "still open"),
 
-    {"MULTI", 1, DEED_NOTHING, COMMAND_UNQUEUED | STATE | COMMAND_BEGINS, ORDER_NOW, NO_KEY, NULL,
-     multi_begin, NULL, NULL, "transactions", "Begin a transaction: data commands are queued", NULL,
-     NULL},
-    {"EXEC", 1, DEED_NOTHING, COMMAND_UNQUEUED | STATE | COMMAND_ENDS, ORDER_WRITE, NO_KEY, NULL,
-     multi_exec, NULL, NULL, "transactions", "Apply what is queued, whole or not at all", NULL,
-     NULL},
-    {"DISCARD", 1, DEED_NOTHING, COMMAND_UNQUEUED | STATE, ORDER_NOW, NO_KEY, NULL, multi_discard,
-     NULL, NULL, "transactions", "Drop what is queued", NULL, NULL},
+    ROW("MULTI", .arity = 1, .deed = DEED_NOTHING,
+        .flags = COMMAND_UNQUEUED | COMMAND_STATE | COMMAND_BEGINS, AT_ONCE(multi_begin),
+        .group = "transactions", .summary = "Begin a transaction: data commands are queued"),
+    ROW("EXEC", .arity = 1, .deed = DEED_NOTHING,
+        .flags = COMMAND_UNQUEUED | COMMAND_STATE | COMMAND_ENDS, .order = ORDER_WRITE,
+        .start = multi_exec, .group = "transactions",
+        .summary = "Apply what is queued, whole or not at all"),
+    ROW("DISCARD", .arity = 1, .deed = DEED_NOTHING, .flags = COMMAND_UNQUEUED | COMMAND_STATE,
+        AT_ONCE(multi_discard), .group = "transactions", .summary = "Drop what is queued"),
 
-    {"WATCH", -2, DEED_NOTHING, MANY, ORDER_NOW, KEYS, NULL, multi_watch, NULL, NULL,
-     "transactions", "Refused: take a lease, and write under its token", NULL, NULL},
-    NOW("UNWATCH", 1, NOTHING, 0, multi_watch, "transactions", "Refused, as WATCH"),
+    ROW("WATCH", .arity = -2, ALL_KEYS, .deed = DEED_NOTHING, .flags = COMMAND_MANY,
+        AT_ONCE(multi_watch), .group = "transactions",
+        .summary = "Refused: take a lease, and write under its token"),
+    ROW("UNWATCH", .arity = 1, .deed = DEED_NOTHING, AT_ONCE(multi_watch), .group = "transactions",
+        .summary = "Refused, as WATCH"),
 
-    {"SQL", -2, DEED_SQL, COMMAND_SQL | LONG | MANY, ORDER_READ, NO_KEY, sql_prepare, plan_start,
-     NULL, sql_exec, "sql",
-     "One statement: [TYPES itfbn...] statement [param ...] -> columns, rows, changes", NULL, NULL},
-    GROUP("GUARD", -2, ADMIN, LONG | COMMAND_TELLS, ORDER_WRITE, "sql",
-          "Let rows change only under their token: CREATE table column prefix | DROP table | LIST",
-          guard_subcommands),
+    ROW("SQL", .arity = -2, .deed = DEED_SQL, .flags = COMMAND_SQL | COMMAND_LONG | COMMAND_MANY,
+        .order = ORDER_READ, .prepare = sql_prepare, .start = plan_start, .exec = sql_exec,
+        .group = "sql",
+        .summary =
+            "One statement: [TYPES itfbn...] statement [param ...] -> columns, rows, changes"),
+    ROW("GUARD", .arity = -2, .deed = DEED_ADMIN, .flags = COMMAND_LONG | COMMAND_TELLS,
+        .order = ORDER_WRITE, BY_SUBCOMMAND(guard_subcommands), .group = "sql",
+        .summary = "Let rows change only under their token: CREATE table column prefix | DROP "
+                   "table | LIST"),
 
-    READ("GET", 2, COMMAND_VALUE, KEY, string_get, "string", "The value of a key"),
-    READ("STRLEN", 2, 0, KEY, string_strlen, "string", "The length of a value"),
-    READ("MGET", -2, MANY, KEYS, string_mget, "string", "The values of several keys"),
-    READ("GETRANGE", 4, 0, KEY, string_getrange, "string", "A part of a value: key start end"),
-    {"SET", -3, DEED_WRITE, W, ORDER_WRITE, KEY, string_set_prepare, plan_start, NULL, string_set,
-     "string", "Set a value: key value [NX|XX] [GET] [KEEPTTL]; no expiry", NULL, string_set_act},
-    WRITE("SETNX", 3, WRITE, 0, KEY, string_setnx, "string", "Set a value where there is none"),
-    WRITE("GETSET", 3, EXCHANGE, 0, KEY, string_getset, "string",
-          "Set a value, reply with the old one"),
-    WRITE("GETDEL", 2, EXCHANGE, 0, KEY, string_getdel, "string", "Remove a value, reply with it"),
-    {"MSET", -3, DEED_WRITE, W | MANY, ORDER_WRITE, 1, -1, 2, plan_make, plan_start, NULL,
-     string_mset, "string", "Set the values of several keys", NULL, NULL},
-    WRITE("APPEND", 3, WRITE, 0, KEY, string_append, "string", "Append to a value"),
-    WRITE("SETRANGE", 4, WRITE, 0, KEY, string_setrange, "string",
-          "Write over a part: key offset value"),
-    WRITE("INCR", 2, EXCHANGE, 0, KEY, string_incr, "string", "Add one"),
-    WRITE("DECR", 2, EXCHANGE, 0, KEY, string_decr, "string", "Take one"),
-    WRITE("INCRBY", -3, EXCHANGE, 0, KEY, string_incrby, "string",
-          "Add: key n [MIN m] [MAX m]; RANGE outside"),
-    WRITE("DECRBY", -3, EXCHANGE, 0, KEY, string_decrby, "string",
-          "Take: key n [MIN m] [MAX m]; RANGE outside"),
-    WRITE("INCRBYFLOAT", 3, EXCHANGE, 0, KEY, string_incrbyfloat, "string",
-          "Add a number with a fraction"),
+    ROW("GET", .arity = 2, ONE_KEY, .deed = DEED_READ, .flags = COMMAND_VALUE, .order = ORDER_READ,
+        IN_STORE(string_get), .group = "string", .summary = "The value of a key"),
+    ROW("STRLEN", .arity = 2, ONE_KEY, .deed = DEED_READ, .order = ORDER_READ,
+        IN_STORE(string_strlen), .group = "string", .summary = "The length of a value"),
+    ROW("MGET", .arity = -2, ALL_KEYS, .deed = DEED_READ, .flags = COMMAND_MANY,
+        .order = ORDER_READ, IN_STORE(string_mget), .group = "string",
+        .summary = "The values of several keys"),
+    ROW("GETRANGE", .arity = 4, ONE_KEY, .deed = DEED_READ, .order = ORDER_READ,
+        IN_STORE(string_getrange), .group = "string",
+        .summary = "A part of a value: key start end"),
+    ROW("SET", .arity = -3, ONE_KEY, .deed = DEED_WRITE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, .prepare = string_set_prepare, .start = plan_start,
+        .exec = string_set, .act = string_set_act, .group = "string",
+        .summary = "Set a value: key value [NX|XX] [GET] [KEEPTTL]; no expiry"),
+    ROW("SETNX", .arity = 3, ONE_KEY, .deed = DEED_WRITE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(string_setnx), .group = "string",
+        .summary = "Set a value where there is none"),
+    ROW("GETSET", .arity = 3, ONE_KEY, .deed = DEED_EXCHANGE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(string_getset), .group = "string",
+        .summary = "Set a value, reply with the old one"),
+    ROW("GETDEL", .arity = 2, ONE_KEY, .deed = DEED_EXCHANGE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(string_getdel), .group = "string",
+        .summary = "Remove a value, reply with it"),
+    ROW("MSET", .arity = -3, KEYS(1, -1, 2), .deed = DEED_WRITE,
+        .flags = COMMAND_WRITES | COMMAND_MANY, .order = ORDER_WRITE, IN_STORE(string_mset),
+        .group = "string", .summary = "Set the values of several keys"),
+    ROW("APPEND", .arity = 3, ONE_KEY, .deed = DEED_WRITE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(string_append), .group = "string",
+        .summary = "Append to a value"),
+    ROW("SETRANGE", .arity = 4, ONE_KEY, .deed = DEED_WRITE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(string_setrange), .group = "string",
+        .summary = "Write over a part: key offset value"),
+    ROW("INCR", .arity = 2, ONE_KEY, .deed = DEED_EXCHANGE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(string_incr), .group = "string", .summary = "Add one"),
+    ROW("DECR", .arity = 2, ONE_KEY, .deed = DEED_EXCHANGE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(string_decr), .group = "string", .summary = "Take one"),
+    ROW("INCRBY", .arity = -3, ONE_KEY, .deed = DEED_EXCHANGE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(string_incrby), .group = "string",
+        .summary = "Add: key n [MIN m] [MAX m]; RANGE outside"),
+    ROW("DECRBY", .arity = -3, ONE_KEY, .deed = DEED_EXCHANGE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(string_decrby), .group = "string",
+        .summary = "Take: key n [MIN m] [MAX m]; RANGE outside"),
+    ROW("INCRBYFLOAT", .arity = 3, ONE_KEY, .deed = DEED_EXCHANGE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(string_incrbyfloat), .group = "string",
+        .summary = "Add a number with a fraction"),
 
-    WRITE("DEL", -2, WRITE, 0, KEYS, key_del, "generic", "Remove the values of keys"),
-    WRITE("UNLINK", -2, WRITE, 0, KEYS, key_del, "generic", "The same as DEL"),
-    READ("EXISTS", -2, 0, KEYS, key_exists, "generic", "How many of the keys have a value"),
-    READ("TTL", 2, 0, KEY, key_ttl, "generic", "-1: a value has no expiry; -2: there is none"),
-    READ("PTTL", 2, 0, KEY, key_ttl, "generic", "The same as TTL"),
-    READ("TYPE", 2, 0, KEY, key_type, "generic", "string, hash or none"),
-    READ("SCAN", -2, LONG, NO_KEY, key_scan, "generic",
-         "Go through the keys: cursor [MATCH glob] [COUNT n] [TYPE type]"),
-    READ("DBSIZE", 1, LONG, NO_KEY, key_dbsize, "generic", "How many keys"),
+    ROW("DEL", .arity = -2, ALL_KEYS, .deed = DEED_WRITE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(key_del), .group = "generic",
+        .summary = "Remove the values of keys"),
+    ROW("UNLINK", .arity = -2, ALL_KEYS, .deed = DEED_WRITE, .flags = COMMAND_WRITES,
+        .order = ORDER_WRITE, IN_STORE(key_del), .group = "generic", .summary = "The same as DEL"),
+    ROW("EXISTS", .arity = -2, ALL_KEYS, .deed = DEED_READ, .order = ORDER_READ,
+        IN_STORE(key_exists), .group = "generic", .summary = "How many of the keys have a value"),
+    ROW("TTL", .arity = 2, ONE_KEY, .deed = DEED_READ, .order = ORDER_READ, IN_STORE(key_ttl),
+        .group = "generic", .summary = "-1: a value has no expiry; -2: there is none"),
+    ROW("PTTL", .arity = 2, ONE_KEY, .deed = DEED_READ, .order = ORDER_READ, IN_STORE(key_ttl),
+        .group = "generic", .summary = "The same as TTL"),
+    ROW("TYPE", .arity = 2, ONE_KEY, .deed = DEED_READ, .order = ORDER_READ, IN_STORE(key_type),
+        .group = "generic", .summary = "string, hash or none"),
+    ROW("SCAN", .arity = -2, .deed = DEED_READ, .flags = COMMAND_LONG, .order = ORDER_READ,
+        IN_STORE(key_scan), .group = "generic",
+        .summary = "Go through the keys: cursor [MATCH glob] [COUNT n] [TYPE type]"),
+    ROW("DBSIZE", .arity = 1, .deed = DEED_READ, .flags = COMMAND_LONG, .order = ORDER_READ,
+        IN_STORE(key_dbsize), .group = "generic", .summary = "How many keys"),
 
-    READ("HGET", 3, FIELD, KEY, hash_get, "hash", "The value of a field"),
-    READ("HMGET", -3, FIELDS | MANY, KEY, hash_mget, "hash", "The values of several fields"),
-    READ("HGETALL", 2, LONG, KEY, hash_getall, "hash", "All fields and values"),
-    READ("HEXISTS", 3, FIELD, KEY, hash_exists, "hash", "Is there this field?"),
-    READ("HLEN", 2, LONG, KEY, hash_len, "hash", "How many fields"),
-    READ("HKEYS", 2, LONG, KEY, hash_keys, "hash", "All fields"),
-    READ("HVALS", 2, LONG, KEY, hash_vals, "hash", "All values"),
-    READ("HSTRLEN", 3, FIELD, KEY, hash_strlen, "hash", "The length of a field's value"),
-    READ("HSCAN", -3, LONG, KEY, hash_scan, "hash",
-         "Go through the fields: key cursor [MATCH g] [COUNT n]"),
-    WRITE("HSET", -4, WRITE, PAIRS | MANY, KEY, hash_set, "hash", "Set fields"),
-    WRITE("HMSET", -4, WRITE, PAIRS | MANY, KEY, hash_mset, "hash", "Set fields"),
-    WRITE("HSETNX", 4, WRITE, FIELD, KEY, hash_setnx, "hash", "Set a field where there is none"),
-    WRITE("HDEL", -3, WRITE, FIELDS | MANY, KEY, hash_del, "hash", "Remove fields"),
-    WRITE("HINCRBY", -4, EXCHANGE, FIELD, KEY, hash_incrby, "hash",
-          "Add to a field: key field n [MIN m] [MAX m]; RANGE outside"),
-    WRITE("HINCRBYFLOAT", 4, EXCHANGE, FIELD, KEY, hash_incrbyfloat, "hash",
-          "Add a number with a fraction to a field"),
+    ROW("HGET", .arity = 3, ONE_KEY, .deed = DEED_READ, .flags = COMMAND_FIELD, .order = ORDER_READ,
+        IN_STORE(hash_get), .group = "hash", .summary = "The value of a field"),
+    ROW("HMGET", .arity = -3, ONE_KEY, .deed = DEED_READ, .flags = COMMAND_FIELDS | COMMAND_MANY,
+        .order = ORDER_READ, IN_STORE(hash_mget), .group = "hash",
+        .summary = "The values of several fields"),
+    ROW("HGETALL", .arity = 2, ONE_KEY, .deed = DEED_READ, .flags = COMMAND_LONG,
+        .order = ORDER_READ, IN_STORE(hash_getall), .group = "hash",
+        .summary = "All fields and values"),
+    ROW("HEXISTS", .arity = 3, ONE_KEY, .deed = DEED_READ, .flags = COMMAND_FIELD,
+        .order = ORDER_READ, IN_STORE(hash_exists), .group = "hash",
+        .summary = "Is there this field?"),
+    ROW("HLEN", .arity = 2, ONE_KEY, .deed = DEED_READ, .flags = COMMAND_LONG, .order = ORDER_READ,
+        IN_STORE(hash_len), .group = "hash", .summary = "How many fields"),
+    ROW("HKEYS", .arity = 2, ONE_KEY, .deed = DEED_READ, .flags = COMMAND_LONG, .order = ORDER_READ,
+        IN_STORE(hash_keys), .group = "hash", .summary = "All fields"),
+    ROW("HVALS", .arity = 2, ONE_KEY, .deed = DEED_READ, .flags = COMMAND_LONG, .order = ORDER_READ,
+        IN_STORE(hash_vals), .group = "hash", .summary = "All values"),
+    ROW("HSTRLEN", .arity = 3, ONE_KEY, .deed = DEED_READ, .flags = COMMAND_FIELD,
+        .order = ORDER_READ, IN_STORE(hash_strlen), .group = "hash",
+        .summary = "The length of a field's value"),
+    ROW("HSCAN", .arity = -3, ONE_KEY, .deed = DEED_READ, .flags = COMMAND_LONG,
+        .order = ORDER_READ, IN_STORE(hash_scan), .group = "hash",
+        .summary = "Go through the fields: key cursor [MATCH g] [COUNT n]"),
+    ROW("HSET", .arity = -4, ONE_KEY, .deed = DEED_WRITE,
+        .flags = COMMAND_WRITES | COMMAND_PAIRS | COMMAND_MANY, .order = ORDER_WRITE,
+        IN_STORE(hash_set), .group = "hash", .summary = "Set fields"),
+    ROW("HMSET", .arity = -4, ONE_KEY, .deed = DEED_WRITE,
+        .flags = COMMAND_WRITES | COMMAND_PAIRS | COMMAND_MANY, .order = ORDER_WRITE,
+        IN_STORE(hash_mset), .group = "hash", .summary = "Set fields"),
+    ROW("HSETNX", .arity = 4, ONE_KEY, .deed = DEED_WRITE, .flags = COMMAND_WRITES | COMMAND_FIELD,
+        .order = ORDER_WRITE, IN_STORE(hash_setnx), .group = "hash",
+        .summary = "Set a field where there is none"),
+    ROW("HDEL", .arity = -3, ONE_KEY, .deed = DEED_WRITE,
+        .flags = COMMAND_WRITES | COMMAND_FIELDS | COMMAND_MANY, .order = ORDER_WRITE,
+        IN_STORE(hash_del), .group = "hash", .summary = "Remove fields"),
+    ROW("HINCRBY", .arity = -4, ONE_KEY, .deed = DEED_EXCHANGE,
+        .flags = COMMAND_WRITES | COMMAND_FIELD, .order = ORDER_WRITE, IN_STORE(hash_incrby),
+        .group = "hash", .summary = "Add to a field: key field n [MIN m] [MAX m]; RANGE outside"),
+    ROW("HINCRBYFLOAT", .arity = 4, ONE_KEY, .deed = DEED_EXCHANGE,
+        .flags = COMMAND_WRITES | COMMAND_FIELD, .order = ORDER_WRITE, IN_STORE(hash_incrbyfloat),
+        .group = "hash", .summary = "Add a number with a fraction to a field"),
 
-    {"EVAL", -3, DEED_ACQUIRE, L | COMMAND_COUNTED | COMMAND_LOCK_KEYS, ORDER_ALONE, NO_KEY,
-     lock_eval_prepare, lock_eval, lock_abandon, NULL, "scripting",
-     "The script of a lock library, on lock keys: text numkeys key ... arg ...", NULL,
-     lock_eval_act},
-    {"EVALSHA", -3, DEED_ACQUIRE, L | COMMAND_COUNTED | COMMAND_LOCK_KEYS, ORDER_ALONE, NO_KEY,
-     lock_eval_prepare, lock_evalsha, lock_abandon, NULL, "scripting",
-     "The same by the SHA1 of its text", NULL, lock_eval_act},
-    {"DELIFEQ", 3, DEED_RELEASE, L | COMMAND_LOCK_KEYS, ORDER_ALONE, KEY, NULL, lock_delifeq, NULL,
-     NULL, "scripting", "Give a lock back whose value this is: key value -> 1, or 0", NULL, NULL},
-    {"DELEX", -2, DEED_RELEASE, L | COMMAND_LOCK_KEYS, ORDER_ALONE, KEY, NULL, lock_delex, NULL,
-     NULL, "scripting", "The same: key IFEQ value", NULL, NULL},
-    {"BLPOP", -3, DEED_ACQUIRE, L | COMMAND_BLOCKING | COMMAND_LOCK_KEYS, ORDER_ALONE, 1, -2, 1,
-     NULL, lock_companion_wait, lock_signal_abandon, NULL, "scripting",
-     "Wait for an unlock, as python-redis-lock does: lock-signal:name seconds", NULL, NULL},
-    GROUP("SCRIPT", -2, ACQUIRE, 0, ORDER_NOW, "scripting",
-          "LOAD text | EXISTS sha1 ...: of lock libraries", lock_script_subcommands),
+    ROW("EVAL", .arity = -3, .deed = DEED_ACQUIRE,
+        .flags = COMMAND_LEASE | COMMAND_COUNTED | COMMAND_LOCK_KEYS, .order = ORDER_ALONE,
+        .prepare = lock_eval_prepare, .start = lock_eval, .abandon = lock_abandon,
+        .act = lock_eval_act, .group = "scripting",
+        .summary = "The script of a lock library, on lock keys: text numkeys key ... arg ..."),
+    ROW("EVALSHA", .arity = -3, .deed = DEED_ACQUIRE,
+        .flags = COMMAND_LEASE | COMMAND_COUNTED | COMMAND_LOCK_KEYS, .order = ORDER_ALONE,
+        .prepare = lock_eval_prepare, .start = lock_evalsha, .abandon = lock_abandon,
+        .act = lock_eval_act, .group = "scripting", .summary = "The same by the SHA1 of its text"),
+    ROW("DELIFEQ", .arity = 3, ONE_KEY, .deed = DEED_RELEASE,
+        .flags = COMMAND_LEASE | COMMAND_LOCK_KEYS, .order = ORDER_ALONE, .start = lock_delifeq,
+        .group = "scripting",
+        .summary = "Give a lock back whose value this is: key value -> 1, or 0"),
+    ROW("DELEX", .arity = -2, ONE_KEY, .deed = DEED_RELEASE,
+        .flags = COMMAND_LEASE | COMMAND_LOCK_KEYS, .order = ORDER_ALONE, .start = lock_delex,
+        .group = "scripting", .summary = "The same: key IFEQ value"),
+    ROW("BLPOP", .arity = -3, KEYS(1, -2, 1), .deed = DEED_ACQUIRE,
+        .flags = COMMAND_LEASE | COMMAND_BLOCKING | COMMAND_LOCK_KEYS, .order = ORDER_ALONE,
+        .start = lock_companion_wait, .abandon = lock_signal_abandon, .group = "scripting",
+        .summary = "Wait for an unlock, as python-redis-lock does: lock-signal:name seconds"),
+    ROW("SCRIPT", .arity = -2, .deed = DEED_ACQUIRE, .order = ORDER_NOW,
+        BY_SUBCOMMAND(lock_script_subcommands), .group = "scripting",
+        .summary = "LOAD text | EXISTS sha1 ...: of lock libraries"),
 
-    LISTEN("SUBSCRIBE", -2, COMMAND_CHANNELS, pubsub_subscribe,
-           "Listen to channels: stockade:events, stockade:events:<resource>"),
-    LISTEN("UNSUBSCRIBE", -1, 0, pubsub_unsubscribe, "Listen to these channels, or any, no more"),
-    LISTEN("PSUBSCRIBE", -2, COMMAND_CHANNELS | COMMAND_PATTERNS, pubsub_psubscribe,
-           "Listen to all channels that match a glob"),
-    LISTEN("PUNSUBSCRIBE", -1, 0, pubsub_punsubscribe, "Listen to these patterns, or any, no more"),
-    {"PUBLISH", 3, DEED_EVENTS, COMMAND_CHANNEL, ORDER_ALONE, NO_KEY, NULL, pubsub_publish, NULL,
-     NULL, "pubsub",
-     "Tell all who listen to a channel: channel message -> how many; not to stockade:*", NULL,
-     NULL},
-    GROUP("PUBSUB", -2, EVENTS, 0, ORDER_NOW, "pubsub",
-          "CHANNELS [pattern] | NUMSUB channel ... | NUMPAT", pubsub_subcommands),
+    ROW("SUBSCRIBE", .arity = -2, .deed = DEED_EVENTS,
+        .flags = COMMAND_PUBSUB | COMMAND_STATE | COMMAND_CHANNELS, .order = ORDER_ALONE,
+        .start = pubsub_subscribe, .group = "pubsub",
+        .summary = "Listen to channels: stockade:events, stockade:events:<resource>"),
+    ROW("UNSUBSCRIBE", .arity = -1, .deed = DEED_EVENTS, .flags = COMMAND_PUBSUB | COMMAND_STATE,
+        .order = ORDER_ALONE, .start = pubsub_unsubscribe, .group = "pubsub",
+        .summary = "Listen to these channels, or any, no more"),
+    ROW("PSUBSCRIBE", .arity = -2, .deed = DEED_EVENTS,
+        .flags = COMMAND_PUBSUB | COMMAND_STATE | COMMAND_CHANNELS | COMMAND_PATTERNS,
+        .order = ORDER_ALONE, .start = pubsub_psubscribe, .group = "pubsub",
+        .summary = "Listen to all channels that match a glob"),
+    ROW("PUNSUBSCRIBE", .arity = -1, .deed = DEED_EVENTS, .flags = COMMAND_PUBSUB | COMMAND_STATE,
+        .order = ORDER_ALONE, .start = pubsub_punsubscribe, .group = "pubsub",
+        .summary = "Listen to these patterns, or any, no more"),
+    ROW("PUBLISH", .arity = 3, .deed = DEED_EVENTS, .flags = COMMAND_CHANNEL, .order = ORDER_ALONE,
+        .start = pubsub_publish, .group = "pubsub",
+        .summary =
+            "Tell all who listen to a channel: channel message -> how many; not to stockade:*"),
+    ROW("PUBSUB", .arity = -2, .deed = DEED_EVENTS, .order = ORDER_NOW,
+        BY_SUBCOMMAND(pubsub_subcommands), .group = "pubsub",
+        .summary = "CHANNELS [pattern] | NUMSUB channel ... | NUMPAT"),
 
-    {"PING", -1, DEED_CONNECTION, COMMAND_DRAINING | P, ORDER_NOW, NO_KEY, NULL, connection_ping,
-     NULL, connection_ping_exec, "connection", "PONG, or the message", NULL, NULL},
-    {"ECHO", 2, DEED_CONNECTION, 0, ORDER_NOW, NO_KEY, NULL, connection_echo, NULL,
-     connection_echo_exec, "connection", "The message", NULL, NULL},
-    LOGIN("HELLO", -1, 0, connection_hello, "[2|3 [AUTH user password] [SETNAME name]]"),
-    LOGIN("AUTH", -2, 0, connection_auth, "[user] password"),
-    NOW("QUIT", -1, NOTHING, OPEN | COMMAND_UNQUEUED | P | STATE, connection_quit, "connection",
-        "Close the connection"),
-    LOGIN("RESET", 1, COMMAND_UNQUEUED | P, connection_reset, "Back to a connection's first state"),
-    {"SELECT", 2, DEED_CONNECTION, STATE, ORDER_NOW, NO_KEY, NULL, connection_select, NULL,
-     connection_select_exec, "connection", "Only database 0", NULL, NULL},
-    GROUP("CLIENT", -2, CONNECTION, 0, ORDER_NOW, "connection",
-          "ID | SETNAME | GETNAME | SETINFO | INFO | LIST | KILL", connection_client_subcommands),
-    NOW("TIME", 1, CONNECTION, 0, server_time, "server", "Unix seconds and microseconds"),
-    {"INFO", -1, DEED_CONNECTION, COMMAND_DRAINING, ORDER_NOW, NO_KEY, NULL, server_info, NULL,
-     NULL, "server", "[section ...]", NULL, server_info_act},
-    {"COMMAND", -1, DEED_CONNECTION, 0, ORDER_NOW, NO_KEY, NULL, server_command, NULL, NULL,
-     "server", "COUNT | DOCS | INFO", server_command_subcommands, NULL},
-    GROUP("ACL", -2, ADMIN, 0, ORDER_NOW, "server",
-          "WHOAMI | LIST | USERS | GETUSER | CAT | DRYRUN | LOAD | LOG: users and their rights",
-          acl_subcommands),
-    GROUP("CONFIG", -2, ADMIN, 0, ORDER_NOW, "server", "GET pattern", server_config_subcommands),
-    NOW("SHUTDOWN", -1, ADMIN, 0, server_shutdown, "server", "Finish what has begun, then exit"),
-    {"FLUSHALL", -1, DEED_ADMIN, LONG, ORDER_ALONE, NO_KEY, NULL, server_flushall, NULL, NULL,
-     "server", "Remove every value and revoke every lease; with --unfenced-writes allow", NULL,
-     NULL},
-    {"FLUSHDB", -1, DEED_ADMIN, LONG, ORDER_ALONE, NO_KEY, NULL, server_flushall, NULL, NULL,
-     "server", "The same as FLUSHALL: there is one database", NULL, NULL},
+    ROW("PING", .arity = -1, .deed = DEED_CONNECTION, .flags = COMMAND_DRAINING | COMMAND_PUBSUB,
+        AT_ONCE(connection_ping), .exec = connection_ping_exec, .group = "connection",
+        .summary = "PONG, or the message"),
+    ROW("ECHO", .arity = 2, .deed = DEED_CONNECTION, AT_ONCE(connection_echo),
+        .exec = connection_echo_exec, .group = "connection", .summary = "The message"),
+    ROW("HELLO", .arity = -1, .deed = DEED_NOTHING,
+        .flags = COMMAND_NO_AUTH | COMMAND_DRAINING | COMMAND_STATE, .order = ORDER_ALONE,
+        .start = connection_hello, .group = "connection",
+        .summary = "[2|3 [AUTH user password] [SETNAME name]]"),
+    ROW("AUTH", .arity = -2, .deed = DEED_NOTHING,
+        .flags = COMMAND_NO_AUTH | COMMAND_DRAINING | COMMAND_STATE, .order = ORDER_ALONE,
+        .start = connection_auth, .group = "connection", .summary = "[user] password"),
+    ROW("QUIT", .arity = -1, .deed = DEED_NOTHING,
+        .flags =
+            COMMAND_NO_AUTH | COMMAND_DRAINING | COMMAND_UNQUEUED | COMMAND_PUBSUB | COMMAND_STATE,
+        AT_ONCE(connection_quit), .group = "connection", .summary = "Close the connection"),
+    ROW("RESET", .arity = 1, .deed = DEED_NOTHING,
+        .flags =
+            COMMAND_NO_AUTH | COMMAND_DRAINING | COMMAND_STATE | COMMAND_UNQUEUED | COMMAND_PUBSUB,
+        .order = ORDER_ALONE, .start = connection_reset, .group = "connection",
+        .summary = "Back to a connection's first state"),
+    ROW("SELECT", .arity = 2, .deed = DEED_CONNECTION, .flags = COMMAND_STATE, .order = ORDER_NOW,
+        .start = connection_select, .exec = connection_select_exec, .group = "connection",
+        .summary = "Only database 0"),
+    ROW("CLIENT", .arity = -2, .deed = DEED_CONNECTION, .order = ORDER_NOW,
+        BY_SUBCOMMAND(connection_client_subcommands), .group = "connection",
+        .summary = "ID | SETNAME | GETNAME | SETINFO | INFO | LIST | KILL"),
+    ROW("TIME", .arity = 1, .deed = DEED_CONNECTION, AT_ONCE(server_time), .group = "server",
+        .summary = "Unix seconds and microseconds"),
+    ROW("INFO", .arity = -1, .deed = DEED_CONNECTION, .flags = COMMAND_DRAINING,
+        AT_ONCE(server_info), .act = server_info_act, .group = "server",
+        .summary = "[section ...]"),
+    ROW("COMMAND", .arity = -1, .deed = DEED_CONNECTION, .order = ORDER_NOW,
+        .start = server_command, .subcommands = server_command_subcommands, .group = "server",
+        .summary = "COUNT | DOCS | INFO"),
+    ROW("ACL", .arity = -2, .deed = DEED_ADMIN, .order = ORDER_NOW, BY_SUBCOMMAND(acl_subcommands),
+        .group = "server",
+        .summary =
+            "WHOAMI | LIST | USERS | GETUSER | CAT | DRYRUN | LOAD | LOG: users and their rights"),
+    ROW("CONFIG", .arity = -2, .deed = DEED_ADMIN, .order = ORDER_NOW,
+        BY_SUBCOMMAND(server_config_subcommands), .group = "server", .summary = "GET pattern"),
+    ROW("SHUTDOWN", .arity = -1, .deed = DEED_ADMIN, AT_ONCE(server_shutdown), .group = "server",
+        .summary = "Finish what has begun, then exit"),
+    ROW("FLUSHALL", .arity = -1, .deed = DEED_ADMIN, .flags = COMMAND_LONG, .order = ORDER_ALONE,
+        .start = server_flushall, .group = "server",
+        .summary = "Remove every value and revoke every lease; with --unfenced-writes allow"),
+    ROW("FLUSHDB", .arity = -1, .deed = DEED_ADMIN, .flags = COMMAND_LONG, .order = ORDER_ALONE,
+        .start = server_flushall, .group = "server",
+        .summary = "The same as FLUSHALL: there is one database"),
 };
 
 const size_t commands_count = sizeof commands / sizeof *commands;
 
 /* What is known of a lock is asked of the lease service. */
-#define LOCK(name, arity, deed, order, keys, start, abandon)                                       \
-    {                                                                                              \
-        name, arity, DEED_##deed, L | COMMAND_LOCK_KEYS, order, keys, NULL, start, abandon, NULL,  \
-            "leases", "", NULL, NULL                                                               \
-    }
+#define LOCK(command, ...)                                                                         \
+    ROW(command, .flags = COMMAND_LEASE | COMMAND_LOCK_KEYS, .group = "leases", .summary = "",     \
+        __VA_ARGS__)
 
 const struct command lock_commands[] = {
-    LOCK("SET", -3, ACQUIRE, ORDER_LEASE, KEY, lock_set, lock_abandon),
-    LOCK("GET", 2, LOOK, ORDER_ALONE, KEY, lock_get, NULL),
-    LOCK("PTTL", 2, LOOK, ORDER_ALONE, KEY, lock_pttl, NULL),
-    LOCK("TTL", 2, LOOK, ORDER_ALONE, KEY, lock_ttl, NULL),
-    LOCK("EXISTS", -2, LOOK, ORDER_ALONE, KEYS, lock_exists, NULL),
-    LOCK("DEL", -2, REVOKE, ORDER_ALONE, KEYS, lock_del, NULL),
-    LOCK("UNLINK", -2, REVOKE, ORDER_ALONE, KEYS, lock_del, NULL),
-    LOCK("HEXISTS", 3, LOOK, ORDER_ALONE, KEY, lock_hexists, NULL),
-    LOCK("HGET", 3, LOOK, ORDER_ALONE, KEY, lock_hget, NULL),
+    LOCK("SET", .arity = -3, ONE_KEY, .deed = DEED_ACQUIRE, .order = ORDER_LEASE, .start = lock_set,
+         .abandon = lock_abandon),
+    LOCK("GET", .arity = 2, ONE_KEY, .deed = DEED_LOOK, .order = ORDER_ALONE, .start = lock_get),
+    LOCK("PTTL", .arity = 2, ONE_KEY, .deed = DEED_LOOK, .order = ORDER_ALONE, .start = lock_pttl),
+    LOCK("TTL", .arity = 2, ONE_KEY, .deed = DEED_LOOK, .order = ORDER_ALONE, .start = lock_ttl),
+    LOCK("EXISTS", .arity = -2, ALL_KEYS, .deed = DEED_LOOK, .order = ORDER_ALONE,
+         .start = lock_exists),
+    LOCK("DEL", .arity = -2, ALL_KEYS, .deed = DEED_REVOKE, .order = ORDER_ALONE,
+         .start = lock_del),
+    LOCK("UNLINK", .arity = -2, ALL_KEYS, .deed = DEED_REVOKE, .order = ORDER_ALONE,
+         .start = lock_del),
+    LOCK("HEXISTS", .arity = 3, ONE_KEY, .deed = DEED_LOOK, .order = ORDER_ALONE,
+         .start = lock_hexists),
+    LOCK("HGET", .arity = 3, ONE_KEY, .deed = DEED_LOOK, .order = ORDER_ALONE, .start = lock_hget),
 };
 
 const size_t lock_commands_count = sizeof lock_commands / sizeof *lock_commands;
 
-const struct command lock_command_refused = {.name = "",
-                                             .deed = DEED_NOTHING,
-                                             .order = ORDER_NOW,
-                                             .start = lock_refuse,
-                                             .group = "leases",
-                                             .summary = ""};
+const struct command lock_command_refused =
+    ROW("", .deed = DEED_NOTHING, AT_ONCE(lock_refuse), .group = "leases", .summary = "");
 
-const struct command lock_command_token =
-    LOCK("GET", 2, LOOK, ORDER_READ, KEY, lock_companion_token, NULL);
-const struct command lock_command_forget =
-    LOCK("DEL", -2, RELEASE, ORDER_NOW, KEY, lock_companion_del, NULL);
+const struct command lock_command_token = LOCK("GET", .arity = 2, ONE_KEY, .deed = DEED_LOOK,
+                                               .order = ORDER_READ, .start = lock_companion_token);
+const struct command lock_command_forget = LOCK("DEL", .arity = -2, ONE_KEY, .deed = DEED_RELEASE,
+                                                .order = ORDER_NOW, .start = lock_companion_del);
