@@ -20,8 +20,7 @@ enum stk_error client_check(const stk_client *client)
 bool client_command_reads(const stk_client *client, struct bytes name)
 {
     const struct command *command = command_find(&client->commands, name);
-    return command != NULL && (command->order == ORDER_READ || command->order == ORDER_NOW ||
-                               bytes_equal_nocase(name, "LEASE"));
+    return command != NULL && command_only_reads(command);
 }
 
 /* Take the connection used last, if it is still good; else open one. */

@@ -85,8 +85,7 @@ enum stk_error stk_fenced_all(stk_lease *const *leases, size_t count, size_t arg
     enum stk_error error = leases_check(leases, count, client);
     if (error != STK_OK)
         return error;
-    bool reads = client_command_reads(client, words_at(&words, 0)) &&
-                 !bytes_equal_nocase(words_at(&words, 0), "SQL");
+    bool reads = client_command_reads(client, words_at(&words, 0));
     struct call call = {.client = client,
                         .replies_count = 1,
                         .repeatable = reads || client->embedded == NULL,

@@ -7,9 +7,6 @@ import re
 from harness.limits import REPO
 from harness.package import stockade
 
-# Those that its COMMAND does not call read-only, as they are not answered by the store.
-ANSWERED_BY_THE_DAEMON = {"ECHO", "HISTORY", "INFO", "LEASE", "PING", "REFUSALS", "TIME", "WAITERS"}
-
 
 def listed(path, begins, ends):
     text = (REPO / "proxy/client" / path).read_text()
@@ -19,7 +16,6 @@ def listed(path, begins, ends):
 def test_the_packages_reads_are_those_of_the_daemon(local):
     reads = {name.decode().upper() for name, _, flags, *_ in local.client()("COMMAND")
              if "readonly" in map(str, flags)}
-    reads = reads - {"SQL"} | ANSWERED_BY_THE_DAEMON  # what SQL does its text does not say
     assert set(stockade._flow.READS) == reads
     assert listed("node/lib/words.js", "const READS", ";") == reads
     assert listed("java/io/stockade/Stockade.java", "READS =", ";") == reads

@@ -141,6 +141,17 @@ static inline enum command_category command_category(const struct command *comma
     return deed_needs(command->deed)->category;
 }
 
+/* Does it change nothing, whatever its words are? Then it may be sent again without an ID.
+ * (What SQL does is in its statement.) The packages' lists are held to this by test_reads.py. */
+static inline bool command_only_reads(const struct command *command)
+{
+    enum command_category category = command_category(command);
+
+    return category == CATEGORY_READ ||
+           (category == CATEGORY_CONNECTION && command->subcommands == NULL &&
+            !(command->flags & COMMAND_STATE));
+}
+
 static inline enum command_category subcommand_category(const struct subcommand *subcommand)
 {
     return deed_needs(subcommand->deed)->category;

@@ -207,7 +207,7 @@ static void flags(struct buf *out, const struct command *command, bool resp3)
         const char *name;
     } all[] = {
         {command->flags & COMMAND_WRITES, "write"},
-        {command->order == ORDER_READ, "readonly"},
+        {command_only_reads(command), "readonly"},
         {command_category(command) == CATEGORY_ADMIN, "admin"},
         {command->flags & COMMAND_NO_AUTH, "no_auth"},
         {command->flags & COMMAND_BLOCKING, "blocking"},

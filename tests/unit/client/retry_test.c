@@ -118,6 +118,22 @@ SCRIPT_TEST(what_carries_no_id_is_not_sent_again)
     assert_int_equal(script_used(script), 3);
 }
 
+/* The same SHUTDOWN would stop a daemon that has just been started again. */
+SCRIPT_TEST(a_command_that_only_reads_is_sent_again_and_no_other_is)
+{
+    static const char *const reads[] = {"GET", "LEASE", "HISTORY", "WAITERS", "INFO"};
+    static const char *const acts[] = {"SHUTDOWN", "CLIENT", "SCRIPT", "ACL"};
+
+    stk_client *client = script_open(script, 10000, NULL, ":1\r\n", NULL, ":1\r\n", NULL, ":1\r\n",
+                                     NULL, ":1\r\n", NULL, ":1\r\n", NULL, NULL, NULL, NULL);
+    for (size_t i = 0; i < 5; i++)
+        ok(stk_command(client, 2, (const char *const[]){reads[i], "r"}, NULL, NULL));
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(stk_command(client, 2, (const char *const[]){acts[i], "r"}, NULL, NULL),
+                         STK_UNSURE);
+    assert_int_equal(script_used(script), 1 + 2 * 5 + 4);
+}
+
 /* A daemon with --unfenced-writes allow applies them. */
 SCRIPT_TEST(a_transaction_with_a_write_without_a_lease_is_not_sent_again)
 {
