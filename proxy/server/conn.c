@@ -30,7 +30,7 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/resp/resp.h"
-#include "proxy/server/address.h"
+#include "proxy/server/socket.h"
 
 enum {
     LINGER_MS = 2000,
@@ -40,7 +40,6 @@ enum {
     HANDSHAKES_MAX = 256,
     HANDSHAKE_MS = 10000,
     TURN_MS = 1000,
-    HANDSHAKE_LOGGED_MS = 1000, /* one that failed is logged, others within this are not */
     USER_NAME_MAX = 255,
     PENDING_MAX = 64 * 1024,
     LINGERING_MAX = 128, /* more are closed at once; process.c reserves the descriptors */
@@ -56,12 +55,7 @@ struct conn {
     struct list link; /* in conns->open or conns->lingering */
     struct conns *conns;
     struct session *session; /* NULL: lingering or closed */
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } socket;
+    union socket socket;
     struct buf out;        /* what the write under way sends */
     size_t unsent;         /* its length: all of it is held until the last byte has left */
     size_t counted;        /* what the engine counts of it, once the session is closed */
@@ -176,34 +170,6 @@ static void end_input(struct conn *conn)
         set_reading(conn, false);
 }
 
-/* Describe the peer, as "127.0.0.1:5123" or "unix". Return whether it is certainly on this machine.
- */
-static bool describe_peer(struct conn *conn, bool is_unix, char text[ADDRESS_TEXT_MAX])
-{
-    struct sockaddr_storage peer = {0};
-    int len = sizeof peer;
-
-    if (!is_unix && uv_tcp_getpeername(&conn->socket.tcp, (struct sockaddr *)&peer, &len) != 0)
-        peer.ss_family = AF_UNSPEC;
-    address_text(&peer, text);
-    return is_unix || address_is_loopback(&peer);
-}
-
-/* Of a client whose handshake came to nothing; not each of them. */
-static void log_failed(struct conn *conn, const char *why)
-{
-    struct conns *conns = conn->conns;
-    uint64_t now_ms = uv_now(conns->loop);
-    char peer[ADDRESS_TEXT_MAX];
-
-    if (conns->handshake_logged_ms != 0 &&
-        now_ms - conns->handshake_logged_ms < HANDSHAKE_LOGGED_MS)
-        return;
-    conns->handshake_logged_ms = now_ms;
-    describe_peer(conn, false, peer);
-    log_info(conns->log, "the TLS handshake with %s failed: %s", peer, why);
-}
-
 /* Give back the memory of a buffer that all share, where it was for much. */
 static void clear_shared(struct buf *buf)
 {
@@ -221,6 +187,12 @@ static void complete_handshake(struct conn *conn)
     session_secured(conn->session, named ? name : NULL);
     end_handshake(conn);
     count_held(conn);
+}
+
+static void log_failed(struct conn *conn, const char *why)
+{
+    struct conns *conns = conn->conns;
+    socket_log_handshake(&conn->socket, conns->log, "", &conns->handshake_logged_ms, why);
 }
 
 static bool send_sealed(struct conn *conn);
@@ -551,7 +523,7 @@ void conns_accept(struct conns *conns, uv_stream_t *listener, enum address_kind 
         (void)uv_tcp_nodelay(&conn->socket.tcp, 1);
         (void)uv_tcp_keepalive(&conn->socket.tcp, 1, KEEPALIVE_SECONDS);
     }
-    bool trusted = describe_peer(conn, is_unix, peer);
+    bool trusted = socket_peer(&conn->socket, is_unix, peer);
     conn->session = session_open(conns->engine, peer, trusted, conn, &conns->out);
     count_held(conn);
     if (conn->session != NULL && kind == ADDRESS_TLS) {

@@ -20,6 +20,7 @@
 #include "fence/base/plain.h"
 #include "proxy/server/address.h"
 #include "proxy/server/conn.h"
+#include "proxy/server/socket.h"
 
 enum { BACKLOG = 1024, ACCEPT_FAILED_EVERY_MS = 1000 };
 
@@ -35,12 +36,7 @@ struct server {
 struct listener {
     struct list link;
     struct server *server;
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } socket;
+    union socket socket;
     enum address_kind kind;
     bool loopback;
     char text[ADDRESS_TEXT_MAX];

@@ -19,7 +19,7 @@
 #include "fence/base/check.h"
 #include "fence/base/list.h"
 #include "fence/base/mem.h"
-#include "proxy/server/address.h"
+#include "proxy/server/socket.h"
 
 enum { USER_NAME_MAX = 255 };
 enum {
@@ -29,7 +29,6 @@ enum {
     TICK_MS = 250,
     BACKLOG = 256,
     READ_SIZE = 16 * 1024,
-    LOGGED_MS = 1000,
 };
 
 enum state { HANDSHAKE, OPEN, ENDING };
@@ -52,12 +51,7 @@ struct tunnels {
 
 /* One end of a tunnel, and what is being written to it. */
 struct side {
-    union {
-        uv_handle_t handle;
-        uv_stream_t stream;
-        uv_tcp_t tcp;
-        uv_pipe_t pipe;
-    } socket;
+    union socket socket;
     uv_write_t write;
     uv_shutdown_t shutdown;
     struct buf held;                     /* what the write under way sends */
@@ -246,29 +240,14 @@ static void open_inside(struct tunnel *tunnel)
                     (socklen_t)len);
 }
 
-static void log_failed(struct tunnel *tunnel)
-{
-    struct tunnels *tunnels = tunnel->tunnels;
-    uint64_t now_ms = uv_now(tunnels->options.loop);
-    struct sockaddr_storage peer = {0};
-    int len = sizeof peer;
-    char text[ADDRESS_TEXT_MAX];
-
-    if (tunnels->logged_ms != 0 && now_ms - tunnels->logged_ms < LOGGED_MS)
-        return;
-    tunnels->logged_ms = now_ms;
-    (void)uv_tcp_getpeername(&tunnel->outside.socket.tcp, (struct sockaddr *)&peer, &len);
-    log_info(tunnels->options.log, "admin: the TLS handshake with %s failed: %s",
-             address_text(&peer, text), tls_why(tunnel->tls));
-}
-
 static void take_sealed(struct tunnel *tunnel, struct bytes arrived)
 {
     struct tunnels *tunnels = tunnel->tunnels;
     enum tls_state state = tls_receive(tunnel->tls, arrived, &tunnels->plain, &tunnels->sealed);
 
     if (state == TLS_FAILED && tunnel->state == HANDSHAKE)
-        log_failed(tunnel);
+        socket_log_handshake(&tunnel->outside.socket, tunnels->options.log,
+                             "admin: ", &tunnels->logged_ms, tls_why(tunnel->tls));
     put(tunnel, &tunnel->outside, &tunnels->sealed);
     if (state == TLS_FAILED)
         tunnel_drop(tunnel);
