@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ACQUIRE, the grant protocol:
+/* ACQUIRE, the grant protocol. Each line is a way through the states, which lease.h explains:
  *
- *        ┌─────────── its turn, a poll ────────────┐
- *        ▼                                         │
- *   1 FLOOR ──▶ 2 ASK ──held, free for another──▶ waits ──deadline──▶ null
- *    (store)     (lease      │
- *                service)    └─granted, own──▶ 3 RECORD ──▶ 4 END: [token, ttl left]
- *                ▲                               (store)
- *                └── the store knows better ─────┘  │
- *                                                   └─ nobody can receive it ─▶ given back
+ *   IDLE ──▶ FLOOR ──▶ ASKING ──▶ RECORDING ──▶ IDLE      [token, ttl left]
+ *   IDLE ──▶ IDLE                                         its user may have no more that wait
+ *            FLOOR ──▶ IDLE                               the ID is another command's, or over
+ *            FLOOR ──▶ LOOKING ──▶ ASKING                 a lock key: its value does not have it
+ *                      LOOKING ──▶ IDLE                   it has: null
+ *                      ASKING ──▶ IDLE                    held, and no time to wait: null
+ *                      ASKING ──▶ FLOOR                   its turn came while it asked
+ *                      ASKING ──▶ WAITING ──▶ FLOOR       held, until its turn or a poll
+ *                      ASKING ──▶ UNLOCKING               granted, and nobody wants it any more
+ *                                 WAITING ──▶ IDLE        the deadline: null
+ *                                 WAITING ──▶ INHERITING ──▶ CLAIMING ──▶ IDLE
+ *                                             INHERITING ──▶ FLOOR
+ *                                             CLAIMING ──▶ GIVING_BACK
+ *                                 RECORDING ──▶ ASKING, LOOKING    the store knows better
+ *                                 RECORDING ──▶ YIELDING ──▶ WAITING, FLOOR, IDLE
+ *                                 RECORDING ──▶ UNLOCKING ──▶ IDLE
+ *                                 RECORDING ──▶ GIVING_BACK ──▶ FLOOR, IDLE
  *
  * - A grant is the client's only when the store has recorded its token, and so has fenced every
  *   older one (P1). What the lease service says is not enough: a daemon that died between the two
@@ -39,16 +48,6 @@
 #define STORE_POLL_MS 15 /* or so: what another daemon holds in the same file */
 #define YIELDS_MS     200
 
-static struct acquire *acquire_of_op(struct store_op *op)
-{
-    return list_entry(op, struct acquire, op);
-}
-
-static struct acquire *acquire_of_call(struct lease_call *call)
-{
-    return list_entry(call, struct acquire, call);
-}
-
 /* The client is gone or the daemon stops: nothing should be taken any more. */
 static bool is_unwanted(const struct acquire *acquire)
 {
@@ -64,6 +63,101 @@ static bool has_time(const struct acquire *acquire)
 static struct waiter *place_of(struct acquire *acquire)
 {
     return acquire->place != NULL ? acquire->place : &acquire->waiter;
+}
+
+/* The states. */
+
+#define TO(name) STATE_BIT(ACQUIRE_##name)
+
+static const struct state states[] = {
+    [ACQUIRE_IDLE] = {"IDLE", TO(FLOOR) | TO(IDLE)},
+    [ACQUIRE_FLOOR] = {"FLOOR", TO(LOOKING) | TO(ASKING) | TO(IDLE)},
+    [ACQUIRE_LOOKING] = {"LOOKING", TO(ASKING) | TO(IDLE)},
+    [ACQUIRE_ASKING] = {"ASKING", TO(RECORDING) | TO(WAITING) | TO(FLOOR) | TO(UNLOCKING) |
+                                      TO(IDLE)},
+    [ACQUIRE_WAITING] = {"WAITING", TO(FLOOR) | TO(INHERITING) | TO(IDLE)},
+    [ACQUIRE_INHERITING] = {"INHERITING", TO(CLAIMING) | TO(FLOOR)},
+    [ACQUIRE_CLAIMING] = {"CLAIMING", TO(GIVING_BACK) | TO(IDLE)},
+    [ACQUIRE_RECORDING] = {"RECORDING", TO(LOOKING) | TO(ASKING) | TO(YIELDING) | TO(UNLOCKING) |
+                                            TO(GIVING_BACK) | TO(IDLE)},
+    [ACQUIRE_YIELDING] = {"YIELDING", TO(WAITING) | TO(FLOOR) | TO(IDLE)},
+    [ACQUIRE_UNLOCKING] = {"UNLOCKING", TO(IDLE)},
+    [ACQUIRE_GIVING_BACK] = {"GIVING_BACK", TO(FLOOR) | TO(IDLE)},
+};
+
+/* What holds in its state. What a lease service answers is no invariant. */
+static void check_state(struct acquire *acquire)
+{
+    const struct waiter *waiter = &acquire->waiter;
+    const struct lease_call *call = &acquire->call;
+
+    if (acquire->state == ACQUIRE_IDLE) {
+        check(acquire->account == NULL && !acquire->reserved);
+        check(waiter->line == NULL || (acquire->keeps_place && acquire->grant.token == 0));
+        return;
+    }
+    check(acquire->account != NULL && place_of(acquire)->line != NULL);
+    check(waiter->waits == (acquire->state == ACQUIRE_WAITING));
+    check(acquire->error == STK_OK && acquire->grant.token == 0); /* nobody was told of anything */
+    switch (acquire->state) {
+    case ACQUIRE_IDLE:
+    case ACQUIRE_FLOOR: check(!acquire->recorded); break;
+    case ACQUIRE_LOOKING:
+        check(call->verb == LEASE_QUERY && acquire->is_new && !acquire->looked);
+        break;
+    case ACQUIRE_ASKING:
+        check(call->verb == LEASE_GRANT || call->verb == LEASE_RENEW);
+        check(call->reentry_only || acquire->reserved);
+        check(!acquire->probes || call->reentry_only);
+        break;
+    case ACQUIRE_WAITING:
+        check(acquire->session != NULL && acquire->waited && !acquire->reserved);
+        check(acquire->place == NULL && !acquire->keeps_place);
+        break;
+    case ACQUIRE_INHERITING: check(acquire->waited && !acquire->recorded); break;
+    case ACQUIRE_CLAIMING: check(acquire->waited && acquire->recorded && acquire->reserved); break;
+    case ACQUIRE_RECORDING:
+        check(!acquire->probes);
+        check(call->answer == LEASE_GRANTED || call->answer == LEASE_OWN);
+        break;
+    case ACQUIRE_YIELDING:
+    case ACQUIRE_UNLOCKING: check(call->verb == LEASE_RELEASE && !acquire->recorded); break;
+    case ACQUIRE_GIVING_BACK: check(acquire->recorded && call->answer_token > 0); break;
+    }
+}
+
+/* Every change of state is one of these. */
+static void step(struct acquire *acquire, enum acquire_state to)
+{
+    state_check_step(states, acquire->state, to);
+    acquire->state = to;
+    check_state(acquire);
+}
+
+/* What comes back from others finds it in the state in which it went out. */
+
+static struct acquire *of_op(struct store_op *op, enum acquire_state state)
+{
+    struct acquire *acquire = list_entry(op, struct acquire, op);
+
+    check(acquire->state == state);
+    return acquire;
+}
+
+static struct acquire *of_call(struct lease_call *call, enum acquire_state state)
+{
+    struct acquire *acquire = list_entry(call, struct acquire, call);
+
+    check(acquire->state == state);
+    return acquire;
+}
+
+static struct acquire *of_waiter(struct waiter *waiter, enum acquire_state state)
+{
+    struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
+
+    check(acquire->state == state);
+    return acquire;
 }
 
 /* Is it this daemon's own lease that the call was denied for? */
@@ -167,6 +261,7 @@ static void tell(struct acquire *acquire)
     unreserve(acquire);
     account_drop(acquire->account);
     acquire->account = NULL;
+    step(acquire, ACQUIRE_IDLE);
     acquire->on_end(acquire);
 }
 
@@ -225,7 +320,7 @@ static void ask(struct acquire *acquire);
 
 static enum stk_error floor_run(struct store_op *op, struct store_txn *txn)
 {
-    struct acquire *acquire = acquire_of_op(op);
+    struct acquire *acquire = of_op(op, ACQUIRE_FLOOR);
     bool has_id = acquire->options.id.len > 0;
     enum stk_error error = lease_read(txn, acquire->resource, acquire->run, &acquire->row,
                                       &acquire->record, has_id ? &acquire->owner : NULL);
@@ -249,7 +344,7 @@ static void become_owner(struct acquire *acquire)
 
 static void floor_done(struct store_op *op)
 {
-    struct acquire *acquire = acquire_of_op(op);
+    struct acquire *acquire = of_op(op, ACQUIRE_FLOOR);
 
     if (is_unwanted(acquire)) {
         end_unwanted(acquire);
@@ -274,6 +369,8 @@ static void floor_done(struct store_op *op)
 
 static void attempt(struct acquire *acquire)
 {
+    acquire->recorded = false;
+    step(acquire, ACQUIRE_FLOOR);
     if (lease_submit(acquire->engine, &acquire->op, false, acquire->resource, floor_run,
                      floor_done) != STK_OK)
         fail(acquire, STK_BUSY, NULL);
@@ -281,7 +378,8 @@ static void attempt(struct acquire *acquire)
 
 /* Step 2: the lease service. */
 
-static void on_answer(struct lease_call *call);
+static void on_looked(struct lease_call *call);
+static void on_answered(struct lease_call *call);
 
 static void ask(struct acquire *acquire)
 {
@@ -306,7 +404,8 @@ static void ask(struct acquire *acquire)
     call->reentry_only = !may_take || acquire->over_limit;
     call->waits = acquire->options.wait_until_ms > call->asked_ms;
     call->record = *record;
-    call->done = on_answer;
+    call->done = looks ? on_looked : on_answered;
+    step(acquire, looks ? ACQUIRE_LOOKING : ACQUIRE_ASKING);
     lease_ask(engine->options.provider, call);
 }
 
@@ -361,6 +460,7 @@ static void on_denied(struct acquire *acquire)
         return;
     }
     waiter->waits = true;
+    step(acquire, ACQUIRE_WAITING);
     if (!asks_again(acquire) && line_is_head(waiter))
         await_turn(acquire);
 }
@@ -368,9 +468,25 @@ static void on_denied(struct acquire *acquire)
 static void record_grant(struct acquire *acquire);
 static void unlock(struct acquire *acquire);
 
-static void on_answer(struct lease_call *call)
+static void on_looked(struct lease_call *call)
 {
-    struct acquire *acquire = acquire_of_call(call);
+    struct acquire *acquire = of_call(call, ACQUIRE_LOOKING);
+
+    if (is_unwanted(acquire)) {
+        end_unwanted(acquire);
+    } else if (call->answer == LEASE_DOWN) {
+        fail(acquire, STK_LEASEDOWN, call->reason);
+    } else if (call->answer == LEASE_FREE) {
+        acquire->looked = true;
+        ask(acquire);
+    } else {
+        on_denied(acquire);
+    }
+}
+
+static void on_answered(struct lease_call *call)
+{
+    struct acquire *acquire = of_call(call, ACQUIRE_ASKING);
     bool taken = call->answer == LEASE_GRANTED || call->answer == LEASE_OWN;
 
     if (call->verb == LEASE_GRANT)
@@ -378,11 +494,6 @@ static void on_answer(struct lease_call *call)
                       engine_read_clock_us(acquire->engine) - acquire->asked_us);
     if (call->verb == LEASE_RENEW && call->answer == LEASE_GRANTED)
         call->answer = LEASE_OWN;
-    if (call->verb == LEASE_QUERY && call->answer == LEASE_FREE && !is_unwanted(acquire)) {
-        acquire->looked = true;
-        ask(acquire);
-        return;
-    }
     if (acquire->probes)
         on_probed(acquire);
     else if (is_unwanted(acquire) && call->answer == LEASE_GRANTED)
@@ -504,7 +615,7 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
 
 static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
 {
-    return acquire_record(acquire_of_op(op), txn);
+    return acquire_record(of_op(op, ACQUIRE_RECORDING), txn);
 }
 
 static void on_recorded(struct acquire *acquire);
@@ -527,7 +638,7 @@ static void end_unrecorded(struct acquire *acquire)
 
 static void on_unlocked(struct lease_call *call)
 {
-    end_unrecorded(acquire_of_call(call));
+    end_unrecorded(of_call(call, ACQUIRE_UNLOCKING));
 }
 
 /* Only the service's lock has to go: the store never took this token. */
@@ -538,12 +649,13 @@ static void unlock(struct acquire *acquire)
     call->verb = LEASE_RELEASE;
     call->token = call->answer_token;
     call->done = on_unlocked;
+    step(acquire, ACQUIRE_UNLOCKING);
     lease_ask(acquire->engine->options.provider, call);
 }
 
 static void on_yielded(struct lease_call *call)
 {
-    struct acquire *acquire = acquire_of_call(call);
+    struct acquire *acquire = of_call(call, ACQUIRE_YIELDING);
 
     if (is_unwanted(acquire)) {
         end_unwanted(acquire);
@@ -563,6 +675,7 @@ static void yield(struct acquire *acquire)
     call->verb = LEASE_RELEASE;
     call->token = call->answer_token;
     call->done = on_yielded;
+    step(acquire, ACQUIRE_YIELDING);
     lease_ask(acquire->engine->options.provider, call);
 }
 
@@ -570,6 +683,7 @@ static void yield(struct acquire *acquire)
 static void record_failed(struct acquire *acquire, enum stk_error error)
 {
     acquire->op.error = error;
+    acquire->recorded = false; /* whatever the transaction did before it failed */
     if (acquire->call.answer == LEASE_OWN)
         end_unrecorded(acquire);
     else
@@ -578,7 +692,7 @@ static void record_failed(struct acquire *acquire, enum stk_error error)
 
 static void record_done(struct store_op *op)
 {
-    struct acquire *acquire = acquire_of_op(op);
+    struct acquire *acquire = of_op(op, ACQUIRE_RECORDING);
 
     acquire->grant.counter_ahead |= acquire->is_ahead;
     if (op->error != STK_OK) {
@@ -604,6 +718,7 @@ static void record_done(struct store_op *op)
 
 static void record_grant(struct acquire *acquire)
 {
+    step(acquire, ACQUIRE_RECORDING);
     enum stk_error error = lease_submit(acquire->engine, &acquire->op, true, acquire->resource,
                                         record_run, record_done);
     if (error != STK_OK) /* else the operation is the store's already */
@@ -637,6 +752,7 @@ static void on_given_back(struct release *release)
                                          .holder = acquire->session,
                                      });
     free(back);
+    check(acquire->state == ACQUIRE_GIVING_BACK);
     if (is_unwanted(acquire))
         end_unwanted(acquire);
     else if (has_time(acquire))
@@ -654,6 +770,7 @@ static void give_back(struct acquire *acquire)
     struct release *release = &back->release;
     bool has_repeats = acquire->options.id.len > 0 && acquire->place == NULL;
 
+    step(acquire, ACQUIRE_GIVING_BACK);
     back->acquire = acquire;
     *release = (struct release){
         .engine = acquire->engine,
@@ -689,19 +806,14 @@ static void on_recorded(struct acquire *acquire)
 
 /* Waiting. */
 
-static struct acquire *acquire_of_waiter(struct waiter *waiter)
-{
-    return list_entry(waiter, struct acquire, waiter);
-}
-
 static void on_turn(struct waiter *waiter)
 {
-    attempt(acquire_of_waiter(waiter));
+    attempt(of_waiter(waiter, ACQUIRE_WAITING));
 }
 
 static void on_drain(struct waiter *waiter)
 {
-    end_unwanted(acquire_of_waiter(waiter));
+    end_unwanted(of_waiter(waiter, ACQUIRE_WAITING));
 }
 
 /* One that is on its way learns it at its next denial. */
@@ -709,7 +821,7 @@ static void on_deadlock(struct deadlock *deadlock)
 {
     struct acquire *acquire = list_entry(deadlock, struct acquire, deadlock);
 
-    if (acquire->waiter.waits)
+    if (acquire->state == ACQUIRE_WAITING)
         fail(acquire, STK_DEADLOCK, NULL);
 }
 
@@ -718,22 +830,23 @@ static void on_deadline(struct timer *timer)
     struct acquire *acquire = list_entry(timer, struct acquire, deadline);
 
     /* One that is on its way learns at its next denial that the time is up. */
-    if (acquire->waiter.waits)
+    if (acquire->state == ACQUIRE_WAITING)
         end_denied(acquire);
 }
 
 static void on_heir(struct waiter *waiter)
 {
-    struct acquire *acquire = acquire_of_waiter(waiter);
+    struct acquire *acquire = of_waiter(waiter, ACQUIRE_WAITING);
 
     acquire->call.asked_ms = engine_now_ms(acquire->engine); /* before others see it */
     (void)reserve(acquire);
     acquire->recorded = false;
+    step(acquire, ACQUIRE_INHERITING);
 }
 
 static enum stk_error on_inherit(struct waiter *waiter, struct store_txn *txn)
 {
-    struct acquire *acquire = acquire_of_waiter(waiter);
+    struct acquire *acquire = of_waiter(waiter, ACQUIRE_INHERITING);
     struct resource *row = &acquire->row;
     struct receipt receipt;
     bool granted_before = false;
@@ -753,7 +866,7 @@ static enum stk_error on_inherit(struct waiter *waiter, struct store_txn *txn)
 
 static void on_inheritance_known(struct lease_call *call)
 {
-    struct acquire *acquire = acquire_of_call(call);
+    struct acquire *acquire = of_call(call, ACQUIRE_CLAIMING);
 
     if (call->answer == LEASE_GRANTED) {
         on_recorded(acquire);
@@ -765,7 +878,7 @@ static void on_inheritance_known(struct lease_call *call)
 
 static void on_inherited(struct waiter *waiter, bool committed)
 {
-    struct acquire *acquire = acquire_of_waiter(waiter);
+    struct acquire *acquire = of_waiter(waiter, ACQUIRE_INHERITING);
     struct lease_call *call = &acquire->call;
 
     if (!committed || !acquire->recorded) {
@@ -776,6 +889,7 @@ static void on_inherited(struct waiter *waiter, bool committed)
     call->token = call->answer_token;
     call->record = (struct lease_record){.token = call->token, .live = true, .this_run = true};
     call->done = on_inheritance_known;
+    step(acquire, ACQUIRE_CLAIMING);
     lease_ask(acquire->engine->options.provider, call);
 }
 
@@ -871,6 +985,6 @@ void acquire_again(struct acquire *acquire)
 void acquire_cancel(struct acquire *acquire)
 {
     acquire->session = NULL;
-    if (acquire->waiter.waits)
+    if (acquire->state == ACQUIRE_WAITING)
         end_unwanted(acquire);
 }

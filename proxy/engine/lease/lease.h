@@ -22,6 +22,7 @@
 #ifndef STOCKADE_ENGINE_LEASE_H
 #define STOCKADE_ENGINE_LEASE_H
 
+#include "fence/base/state.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/facts.h"
 #include "proxy/engine/session/session.h"
@@ -385,6 +386,22 @@ struct acquire_options {
 /* Read the options from argv[at] on. False: the request has failed. */
 bool acquire_options_parse(struct request *request, size_t at, struct acquire_options *options);
 
+/* Where an acquire stands. In all states but IDLE it is in line, its client may be gone, and is told
+ * nothing yet. */
+enum acquire_state {
+    ACQUIRE_IDLE,        /* not begun, or over; or keeps its place in the line, until asked again */
+    ACQUIRE_FLOOR,       /* the store reads which tokens were used up, and who has the lease */
+    ACQUIRE_LOOKING,     /* the lease service is asked whether its owner has the lease still */
+    ACQUIRE_ASKING,      /* the lease service is asked for the lease */
+    ACQUIRE_WAITING,     /* another has it, and it waits for its turn */
+    ACQUIRE_INHERITING,  /* the transaction that ends that lease may record its own */
+    ACQUIRE_CLAIMING,    /* has inherited: the lease service is told */
+    ACQUIRE_RECORDING,   /* granted: the store records the token */
+    ACQUIRE_YIELDING,    /* not recorded, for its holder may renew first: the lock is let go */
+    ACQUIRE_UNLOCKING,   /* not recorded, and it gives up: the lock is let go */
+    ACQUIRE_GIVING_BACK, /* recorded, but nobody can be told, or its time is over: it is released */
+};
+
 struct acquire {
     struct engine *engine;
     struct session *session; /* NULL: gone */
@@ -408,6 +425,7 @@ struct acquire {
     bool counted;       /* granted: the hold is its own; else its id was granted it before */
 
     /* Its own. */
+    enum acquire_state state;
     struct waiter waiter;
     struct timer deadline;
     char generated[LEASE_NONCE_LEN + 1 + ACL_USER_MAX]; /* an owner, with its user */
