@@ -59,6 +59,11 @@ static bool has_time(const struct acquire *acquire)
     return acquire->options.wait_until_ms > engine_now_ms(acquire->engine);
 }
 
+static bool is_recorded(const struct acquire *acquire)
+{
+    return acquire->recorded >= RECORDED_NEW;
+}
+
 /* Its place in the line. */
 static struct waiter *place_of(struct acquire *acquire)
 {
@@ -73,8 +78,8 @@ static const struct state states[] = {
     [ACQUIRE_IDLE] = {"IDLE", TO(FLOOR) | TO(IDLE)},
     [ACQUIRE_FLOOR] = {"FLOOR", TO(LOOKING) | TO(ASKING) | TO(IDLE)},
     [ACQUIRE_LOOKING] = {"LOOKING", TO(ASKING) | TO(IDLE)},
-    [ACQUIRE_ASKING] = {"ASKING", TO(RECORDING) | TO(WAITING) | TO(FLOOR) | TO(UNLOCKING) |
-                                      TO(IDLE)},
+    [ACQUIRE_ASKING] = {"ASKING",
+                        TO(RECORDING) | TO(WAITING) | TO(FLOOR) | TO(UNLOCKING) | TO(IDLE)},
     [ACQUIRE_WAITING] = {"WAITING", TO(FLOOR) | TO(INHERITING) | TO(IDLE)},
     [ACQUIRE_INHERITING] = {"INHERITING", TO(CLAIMING) | TO(FLOOR)},
     [ACQUIRE_CLAIMING] = {"CLAIMING", TO(GIVING_BACK) | TO(IDLE)},
@@ -101,7 +106,7 @@ static void check_state(struct acquire *acquire)
     check(acquire->error == STK_OK && acquire->grant.token == 0); /* nobody was told of anything */
     switch (acquire->state) {
     case ACQUIRE_IDLE:
-    case ACQUIRE_FLOOR: check(!acquire->recorded); break;
+    case ACQUIRE_FLOOR: check(acquire->recorded == RECORDED_NOT); break;
     case ACQUIRE_LOOKING:
         check(call->verb == LEASE_QUERY && acquire->is_new && !acquire->looked);
         break;
@@ -114,15 +119,15 @@ static void check_state(struct acquire *acquire)
         check(acquire->session != NULL && acquire->waited && !acquire->reserved);
         check(acquire->place == NULL && !acquire->keeps_place);
         break;
-    case ACQUIRE_INHERITING: check(acquire->waited && !acquire->recorded); break;
-    case ACQUIRE_CLAIMING: check(acquire->waited && acquire->recorded && acquire->reserved); break;
+    case ACQUIRE_INHERITING: check(acquire->waited && !is_recorded(acquire)); break;
+    case ACQUIRE_CLAIMING: check(acquire->reserved && is_recorded(acquire)); break;
     case ACQUIRE_RECORDING:
         check(!acquire->probes);
         check(call->answer == LEASE_GRANTED || call->answer == LEASE_OWN);
         break;
-    case ACQUIRE_YIELDING:
-    case ACQUIRE_UNLOCKING: check(call->verb == LEASE_RELEASE && !acquire->recorded); break;
-    case ACQUIRE_GIVING_BACK: check(acquire->recorded && call->answer_token > 0); break;
+    case ACQUIRE_YIELDING: check(acquire->recorded == RECORDED_YIELDS); break;
+    case ACQUIRE_UNLOCKING: check(!is_recorded(acquire)); break;
+    case ACQUIRE_GIVING_BACK: check(is_recorded(acquire) && call->answer_token > 0); break;
     }
 }
 
@@ -297,6 +302,7 @@ static void end_granted(struct acquire *acquire, int64_t left_ms)
     struct grant *grant = &acquire->grant;
 
     leave(acquire, left_ms);
+    grant->by = acquire->recorded == RECORDED_NEW ? GRANT_NEW : GRANT_ENTRY;
     grant->resource = acquire->resource;
     grant->account = acquire->account;
     grant->this_run = acquire->record.this_run;
@@ -325,13 +331,13 @@ static enum stk_error floor_run(struct store_op *op, struct store_txn *txn)
     enum stk_error error = lease_read(txn, acquire->resource, acquire->run, &acquire->row,
                                       &acquire->record, has_id ? &acquire->owner : NULL);
 
-    acquire->verdict = STK_OK;
-    acquire->repeats = false;
+    acquire->id_use = ID_UNUSED;
     if (error != STK_OK || !has_id || acquire->row.id == 0)
         return error;
     error = lease_find_repeat(txn, &acquire->row, acquire->options.id, acquire->fingerprint,
-                              &acquire->repeats, &acquire->verdict);
-    acquire->repeats &= !acquire->probes;
+                              &acquire->id_use);
+    if (acquire->id_use == ID_REPEATS && acquire->probes)
+        acquire->id_use = ID_UNUSED;
     return error;
 }
 
@@ -351,13 +357,13 @@ static void floor_done(struct store_op *op)
     } else if (op->error != STK_OK) {
         acquire->engine->counters.store_errors++;
         fail(acquire, op->error, NULL);
-    } else if (acquire->verdict == STK_ERR) {
+    } else if (acquire->id_use == ID_MISUSED) {
         fail(acquire, STK_ERR, "this ID was used for another command");
-    } else if (acquire->verdict != STK_OK && !acquire->keeps_place) {
+    } else if (acquire->id_use == ID_OVER && !acquire->keeps_place) {
         fail(acquire, STK_STALE,
              "the lease that this ID was granted is over; ask again with another ID");
     } else {
-        if (acquire->repeats)
+        if (acquire->id_use == ID_REPEATS)
             become_owner(acquire);
         acquire->call.void_token = 0;
         acquire->looked = false;
@@ -369,7 +375,7 @@ static void floor_done(struct store_op *op)
 
 static void attempt(struct acquire *acquire)
 {
-    acquire->recorded = false;
+    acquire->recorded = RECORDED_NOT;
     step(acquire, ACQUIRE_FLOOR);
     if (lease_submit(acquire->engine, &acquire->op, false, acquire->resource, floor_run,
                      floor_done) != STK_OK)
@@ -388,7 +394,7 @@ static void ask(struct acquire *acquire)
     const struct lease_record *record = &acquire->record;
     /* A repeat whose lease still runs gets that one, though the service may have lost its lock, or
      * those of several masters that can be reached. */
-    bool renews = acquire->repeats && record->unexpired && call->void_token == 0;
+    bool renews = acquire->id_use == ID_REPEATS && record->unexpired && call->void_token == 0;
     /* To ask for a grant would let its owner's lease live longer. */
     bool looks = acquire->is_new && !acquire->looked && record->live &&
                  strcmp(record->nonce, call->nonce) == 0;
@@ -544,17 +550,18 @@ static int64_t row_connection(const struct acquire *acquire)
 
 static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn)
 {
+    enum acquire_recorded recorded = RECORDED_NEW;
     int64_t token = acquire->call.answer_token, holds = 1;
     struct resource *row = &acquire->row;
     struct grant *grant = &acquire->grant;
     struct bytes id = acquire->options.id;
     struct lease lease;
     struct receipt receipt;
-    bool has_receipt = false, repeats = acquire->repeats;
+    bool has_receipt = false, repeats = acquire->id_use == ID_REPEATS;
     enum stk_error error = txn_resource(txn, acquire->resource, row);
 
-    acquire->recorded = acquire->entered = acquire->yields = acquire->is_ahead = false;
-    grant->by = GRANT_NEW;
+    acquire->recorded = RECORDED_NOT;
+    acquire->is_ahead = false;
     if (error == STK_OK && id.len > 0 && row->id != 0)
         error = txn_receipt(txn, row, id, &has_receipt, &receipt);
     if (error != STK_OK)
@@ -574,10 +581,11 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
         bool named = !lease.anonymous && !acquire->anonymous;
         if (!(named || repeats) || !bytes_equal(lease.owner, grant->owner))
             return read_again(acquire, txn);
-        acquire->entered = acquire->is_new;
-        if (acquire->entered)
-            return STK_OK; /* a twin with the same value was quicker: the lease is its own */
-        grant->by = GRANT_ENTRY;
+        if (acquire->is_new) {
+            acquire->recorded = RECORDED_TWIN;
+            return STK_OK;
+        }
+        recorded = repeats ? RECORDED_REPEAT : RECORDED_ENTRY;
         holds = lease.holds + !repeats;
     } else {
         if (!fence_admits(&row->fence, token))
@@ -585,10 +593,11 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
         /* Its time is over, and nobody has ended it; but until now its row, or the store, was
          * locked, as like as not by its holder's own transaction, behind which its renewal waits
          * too, at whichever daemon: that one comes first. */
-        acquire->yields = row->fence.state == FENCE_LIVE && acquire->op.found_locked &&
-                          acquire->call.answer == LEASE_GRANTED;
-        if (acquire->yields)
+        if (row->fence.state == FENCE_LIVE && acquire->op.found_locked &&
+            acquire->call.answer == LEASE_GRANTED) {
+            acquire->recorded = RECORDED_YIELDS;
             return read_again(acquire, txn);
+        }
         acquire->is_ahead = row->id == 0 && token > row->fence.floor + 1;
         if (row->id == 0 && (error = txn_resource_make(txn, acquire->resource, row)) != STK_OK)
             return error;
@@ -608,8 +617,8 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
         error = lease_remember_grant(txn, row, id, acquire->fingerprint, token, acquire->ttl_ms);
     if (error == STK_OK && acquire->by_value)
         error = lock_value_remember(txn, row, scope_name(grant->owner), token);
-    acquire->counted = !repeats || grant->by == GRANT_NEW;
-    acquire->recorded = error == STK_OK;
+    if (error == STK_OK)
+        acquire->recorded = recorded;
     return error;
 }
 
@@ -683,11 +692,23 @@ static void yield(struct acquire *acquire)
 static void record_failed(struct acquire *acquire, enum stk_error error)
 {
     acquire->op.error = error;
-    acquire->recorded = false; /* whatever the transaction did before it failed */
+    acquire->recorded = RECORDED_NOT; /* whatever the transaction did before it failed */
     if (acquire->call.answer == LEASE_OWN)
         end_unrecorded(acquire);
     else
         unlock(acquire);
+}
+
+/* The service had lost state, or a daemon died here before: mint above the store's floor. */
+static void mint_again(struct acquire *acquire)
+{
+    acquire->engine->counters.grants_repeated++;
+    if (++acquire->rounds > ROUNDS_MAX || is_unwanted(acquire)) {
+        unlock(acquire);
+        return;
+    }
+    acquire->call.void_token = acquire->call.answer_token;
+    ask(acquire);
 }
 
 static void record_done(struct store_op *op)
@@ -697,22 +718,15 @@ static void record_done(struct store_op *op)
     acquire->grant.counter_ahead |= acquire->is_ahead;
     if (op->error != STK_OK) {
         record_failed(acquire, op->error);
-    } else if (acquire->recorded) {
-        on_recorded(acquire);
-    } else if (acquire->entered) {
-        end_denied(acquire);
-    } else if (acquire->yields) {
-        yield(acquire);
-    } else {
-        /* The service had lost state, or a daemon died here before: mint above the store's floor.
-         */
-        acquire->engine->counters.grants_repeated++;
-        if (++acquire->rounds > ROUNDS_MAX || is_unwanted(acquire)) {
-            unlock(acquire);
-            return;
-        }
-        acquire->call.void_token = acquire->call.answer_token;
-        ask(acquire);
+        return;
+    }
+    switch (acquire->recorded) {
+    case RECORDED_NOT: mint_again(acquire); break;
+    case RECORDED_TWIN: end_denied(acquire); break;
+    case RECORDED_YIELDS: yield(acquire); break;
+    case RECORDED_NEW:
+    case RECORDED_ENTRY:
+    case RECORDED_REPEAT: on_recorded(acquire); break;
     }
 }
 
@@ -784,7 +798,7 @@ static void give_back(struct acquire *acquire)
         .value = acquire->by_value ? scope_name(acquire->grant.owner) : (struct bytes){"", 0},
         .unannounced = true,
         .on_end = on_given_back};
-    if (acquire->counted) {
+    if (acquire->recorded != RECORDED_REPEAT) {
         release_start(release);
         return;
     }
@@ -840,7 +854,7 @@ static void on_heir(struct waiter *waiter)
 
     acquire->call.asked_ms = engine_now_ms(acquire->engine); /* before others see it */
     (void)reserve(acquire);
-    acquire->recorded = false;
+    acquire->recorded = RECORDED_NOT;
     step(acquire, ACQUIRE_INHERITING);
 }
 
@@ -852,7 +866,7 @@ static enum stk_error on_inherit(struct waiter *waiter, struct store_txn *txn)
     bool granted_before = false;
     enum stk_error error = txn_resource(txn, acquire->resource, row);
 
-    acquire->recorded = false;
+    acquire->recorded = RECORDED_NOT;
     if (error == STK_OK && acquire->options.id.len > 0)
         error = txn_receipt(txn, row, acquire->options.id, &granted_before, &receipt);
     if (error != STK_OK || granted_before) /* a twin of this request was: it is told so */
@@ -881,7 +895,7 @@ static void on_inherited(struct waiter *waiter, bool committed)
     struct acquire *acquire = of_waiter(waiter, ACQUIRE_INHERITING);
     struct lease_call *call = &acquire->call;
 
-    if (!committed || !acquire->recorded) {
+    if (!committed || !is_recorded(acquire)) {
         attempt(acquire);
         return;
     }

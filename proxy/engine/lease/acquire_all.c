@@ -40,9 +40,9 @@
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/behind.h"
 
-#define LOOKS_MAX  16 /* questions at once to the lease service */
-#define ID_MISUSED "this ID was used for another command"
-#define ID_LOST    "the leases that this ID was granted are over; ask again with another ID"
+#define LOOKS_MAX     16 /* questions at once to the lease service */
+#define ID_OF_ANOTHER "this ID was used for another command"
+#define ID_LOST       "the leases that this ID was granted are over; ask again with another ID"
 
 enum basket_phase {
     BASKET_LOOKING,
@@ -78,7 +78,7 @@ struct look {
 
 /* A look at all items, while it lasts. */
 struct looks {
-    enum stk_error verdict; /* on the ID */
+    enum id_use id_use; /* by what the first item says that has something to say */
     char nonce[LEASE_NONCE_LEN + 1];
     size_t next, busy; /* the item to be asked about, questions under way */
     bool asking;
@@ -241,7 +241,7 @@ static void on_acquired(struct acquire *acquire)
     } else {
         item->token = acquire->grant.token;
         item->until_ms = engine_now_ms(acquire->engine) + acquire->grant.left_ms;
-        item->counted = acquire->counted;
+        item->counted = acquire->recorded != RECORDED_REPEAT;
         basket->taken++;
     }
     next_step(basket);
@@ -272,16 +272,16 @@ static enum stk_error see(struct basket *basket, struct store_txn *txn, size_t i
     struct seen *seen = &basket->looks->seen[i];
     struct looks *looks = basket->looks;
     struct resource row;
-    enum stk_error verdict = STK_OK;
+    enum id_use use = ID_UNUSED;
     enum stk_error error = lease_read(txn, basket->items[i].resource,
                                       store_session(basket->request->engine->options.store), &row,
                                       &seen->record, NULL);
 
     if (error == STK_OK && basket->options.id.len > 0 && row.id != 0)
-        error = lease_find_repeat(txn, &row, basket->options.id, basket->fingerprint,
-                                  &seen->repeats, &verdict);
-    if (looks->verdict == STK_OK)
-        looks->verdict = verdict;
+        error = lease_find_repeat(txn, &row, basket->options.id, basket->fingerprint, &use);
+    seen->repeats = use == ID_REPEATS;
+    if (looks->id_use <= ID_REPEATS)
+        looks->id_use = use;
     seen->enters = seen->repeats || (basket->options.owner.len > 0 && seen->record.live &&
                                      strcmp(seen->record.nonce, looks->nonce) == 0);
     return error;
@@ -292,7 +292,7 @@ static enum stk_error look_run(struct store_op *op, struct store_txn *txn)
     struct basket *basket = request_of_op(op)->state;
     enum stk_error error = STK_OK;
 
-    basket->looks->verdict = STK_OK;
+    basket->looks->id_use = ID_UNUSED;
     for (size_t i = 0; error == STK_OK && i < basket->count; i++)
         error = see(basket, txn, i);
     return error;
@@ -391,9 +391,9 @@ static void look_done(struct store_op *op)
     if (op->error != STK_OK) {
         basket->request->engine->counters.store_errors++;
         give_up(basket, op->error, NULL);
-    } else if (looks->verdict == STK_ERR) {
-        give_up(basket, STK_ERR, ID_MISUSED);
-    } else if (looks->verdict != STK_OK) {
+    } else if (looks->id_use == ID_MISUSED) {
+        give_up(basket, STK_ERR, ID_OF_ANOTHER);
+    } else if (looks->id_use == ID_OVER) {
         give_up(basket, STK_STALE, ID_LOST);
     }
     ask_on(basket);
@@ -754,7 +754,7 @@ static void confirm_done(struct store_op *op)
         engine->counters.store_errors += op->error == STK_STORE;
         give_up(basket, op->error, NULL);
     } else if (basket->request->verdict == STK_ERR) {
-        give_up(basket, STK_ERR, ID_MISUSED);
+        give_up(basket, STK_ERR, ID_OF_ANOTHER);
     } else if (basket->request->verdict != STK_OK) {
         give_up(basket, STK_STALE, ID_LOST);
     } else if (basket->lost) {

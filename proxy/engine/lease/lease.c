@@ -113,21 +113,19 @@ enum stk_error lease_rewrite(struct store_txn *txn, const struct resource *row, 
 }
 
 enum stk_error lease_find_repeat(struct store_txn *txn, const struct resource *row, struct bytes id,
-                                 uint64_t fingerprint, bool *repeats, enum stk_error *verdict)
+                                 uint64_t fingerprint, enum id_use *use)
 {
     struct receipt receipt;
     bool found = false;
     enum stk_error error = txn_receipt(txn, row, id, &found, &receipt);
 
-    *repeats = false;
-    *verdict = STK_OK;
+    *use = ID_UNUSED;
     if (error != STK_OK || !found)
         return error;
     if (receipt.fingerprint != fingerprint)
-        *verdict = STK_ERR;
+        *use = ID_MISUSED;
     else
-        *verdict = fence_judge(&row->fence, receipt.token);
-    *repeats = *verdict == STK_OK;
+        *use = fence_judge(&row->fence, receipt.token) == STK_OK ? ID_REPEATS : ID_OVER;
     return STK_OK;
 }
 

@@ -62,11 +62,16 @@ enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t 
 /* Write a row of which only the lease's numbers have changed: the owner stays who it is. */
 enum stk_error lease_rewrite(struct store_txn *txn, const struct resource *row,
                              struct lease *lease);
-/* Was this very request granted a lease before, that its token still is good for? `verdict`:
- * STK_ERR where the id is another command's, STK_STALE where that lease is over. On the store's
- * thread. */
+/* What the id of a request that asks for a lease was used for. */
+enum id_use {
+    ID_UNUSED,
+    ID_REPEATS, /* this very request was granted a lease before, and its token still is good */
+    ID_OVER,    /* that lease is over */
+    ID_MISUSED, /* another command */
+};
+/* Ask the receipts. On the store's thread. */
 enum stk_error lease_find_repeat(struct store_txn *txn, const struct resource *row, struct bytes id,
-                                 uint64_t fingerprint, bool *repeats, enum stk_error *verdict);
+                                 uint64_t fingerprint, enum id_use *use);
 /* Write the receipt of a command that was answered with `token` and `ttl_ms`. */
 enum stk_error lease_remember_grant(struct store_txn *txn, const struct resource *row,
                                     struct bytes id, uint64_t fingerprint, int64_t token,
@@ -386,8 +391,8 @@ struct acquire_options {
 /* Read the options from argv[at] on. False: the request has failed. */
 bool acquire_options_parse(struct request *request, size_t at, struct acquire_options *options);
 
-/* Where an acquire stands. In all states but IDLE it is in line, its client may be gone, and is told
- * nothing yet. */
+/* Where an acquire stands. In all states but IDLE it is in line, its client may be gone, and is
+ * told nothing yet. */
 enum acquire_state {
     ACQUIRE_IDLE,        /* not begun, or over; or keeps its place in the line, until asked again */
     ACQUIRE_FLOOR,       /* the store reads which tokens were used up, and who has the lease */
@@ -400,6 +405,16 @@ enum acquire_state {
     ACQUIRE_YIELDING,    /* not recorded, for its holder may renew first: the lock is let go */
     ACQUIRE_UNLOCKING,   /* not recorded, and it gives up: the lock is let go */
     ACQUIRE_GIVING_BACK, /* recorded, but nobody can be told, or its time is over: it is released */
+};
+
+/* What the store has made of a grant. From RECORDED_NEW on the lease is the asker's. */
+enum acquire_recorded {
+    RECORDED_NOT,    /* not admitted, or not asked yet */
+    RECORDED_TWIN,   /* is_new: one with the same value was quicker, and has the lease */
+    RECORDED_YIELDS, /* not yet: the holder was at work when its time was over, and may renew */
+    RECORDED_NEW,    /* under a new token */
+    RECORDED_ENTRY,  /* its owner's lease has one hold more */
+    RECORDED_REPEAT, /* its id was granted this lease before: no hold more */
 };
 
 struct acquire {
@@ -419,10 +434,10 @@ struct acquire {
 
     /* The result. */
     enum stk_error error;
-    const char *reason; /* for people; NULL: the code's usual text */
-    struct grant grant; /* its token is 0: denied, or nobody wants it any more */
-    bool is_free;       /* a probe's: the lease may be had, or is its owner's already */
-    bool counted;       /* granted: the hold is its own; else its id was granted it before */
+    const char *reason;             /* for people; NULL: the code's usual text */
+    struct grant grant;             /* its token is 0: denied, or nobody wants it any more */
+    enum acquire_recorded recorded; /* granted: in which way */
+    bool is_free;                   /* a probe's: the lease may be had, or is its owner's already */
 
     /* Its own. */
     enum acquire_state state;
@@ -434,10 +449,8 @@ struct acquire {
     int64_t run, connection; /* for the row: the store's session, this client's id */
     struct resource row;
     struct lease_record record;
-    enum stk_error verdict; /* on the id */
-    bool repeats;           /* its id was granted before: enters again, uncounted */
-    bool looked;            /* is_new: its owner does not hold the lease */
-    bool recorded;
+    enum id_use id_use;
+    bool looked;     /* is_new: its owner does not hold the lease */
     bool is_ahead;   /* of this round: grant.counter_ahead */
     bool waited;     /* was denied, and stood in line */
     bool reserved;   /* one of its account's leases is to be this one */
@@ -447,8 +460,6 @@ struct acquire {
     int64_t asked_us;
     int64_t awaited; /* the token of which another daemon is to tell the end */
     struct deadlock deadlock;
-    bool entered;    /* is_new: its owner's lease was granted meanwhile */
-    bool yields;     /* the holder was at work when its time was over: it may renew first */
     unsigned rounds; /* grants minted again */
     struct store_op op;
     struct lease_call call;
