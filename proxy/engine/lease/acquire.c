@@ -59,6 +59,16 @@ static bool has_time(const struct acquire *acquire)
     return acquire->options.wait_until_ms > engine_now_ms(acquire->engine);
 }
 
+static bool keeps_place(const struct acquire *acquire)
+{
+    return acquire->way == WAY_PLACE || acquire->way == WAY_PROBE;
+}
+
+static bool is_by_value(const struct acquire *acquire)
+{
+    return acquire->way == WAY_LOCK || acquire->way == WAY_LOCK_AGAIN;
+}
+
 static bool is_recorded(const struct acquire *acquire)
 {
     return acquire->recorded >= RECORDED_NEW;
@@ -67,7 +77,7 @@ static bool is_recorded(const struct acquire *acquire)
 /* Its place in the line. */
 static struct waiter *place_of(struct acquire *acquire)
 {
-    return acquire->place != NULL ? acquire->place : &acquire->waiter;
+    return acquire->way == WAY_BASKET ? acquire->place : &acquire->waiter;
 }
 
 /* The states. */
@@ -97,8 +107,8 @@ static void check_state(struct acquire *acquire)
     const struct lease_call *call = &acquire->call;
 
     if (acquire->state == ACQUIRE_IDLE) {
-        check(acquire->account == NULL && !acquire->reserved);
-        check(waiter->line == NULL || (acquire->keeps_place && acquire->grant.token == 0));
+        check(acquire->account == NULL && acquire->allowance != ALLOWANCE_TAKEN);
+        check(waiter->line == NULL || (keeps_place(acquire) && acquire->grant.token == 0));
         return;
     }
     check(acquire->account != NULL && place_of(acquire)->line != NULL);
@@ -108,21 +118,23 @@ static void check_state(struct acquire *acquire)
     case ACQUIRE_IDLE:
     case ACQUIRE_FLOOR: check(acquire->recorded == RECORDED_NOT); break;
     case ACQUIRE_LOOKING:
-        check(call->verb == LEASE_QUERY && acquire->is_new && !acquire->looked);
+        check(call->verb == LEASE_QUERY && acquire->way == WAY_LOCK && !acquire->looked);
         break;
     case ACQUIRE_ASKING:
         check(call->verb == LEASE_GRANT || call->verb == LEASE_RENEW);
-        check(call->reentry_only || acquire->reserved);
-        check(!acquire->probes || call->reentry_only);
+        check(call->reentry_only ||
+              (acquire->allowance == ALLOWANCE_TAKEN && acquire->way != WAY_PROBE));
         break;
     case ACQUIRE_WAITING:
-        check(acquire->session != NULL && acquire->waited && !acquire->reserved);
-        check(acquire->place == NULL && !acquire->keeps_place);
+        check(acquire->session != NULL && acquire->way == WAY_WAITS);
+        check(acquire->waits_since_us != 0 && acquire->allowance != ALLOWANCE_TAKEN);
         break;
-    case ACQUIRE_INHERITING: check(acquire->waited && !is_recorded(acquire)); break;
-    case ACQUIRE_CLAIMING: check(acquire->reserved && is_recorded(acquire)); break;
+    case ACQUIRE_INHERITING: check(acquire->waits_since_us != 0 && !is_recorded(acquire)); break;
+    case ACQUIRE_CLAIMING:
+        check(acquire->allowance == ALLOWANCE_TAKEN && is_recorded(acquire));
+        break;
     case ACQUIRE_RECORDING:
-        check(!acquire->probes);
+        check(acquire->way != WAY_PROBE);
         check(call->answer == LEASE_GRANTED || call->answer == LEASE_OWN);
         break;
     case ACQUIRE_YIELDING: check(acquire->recorded == RECORDED_YIELDS); break;
@@ -219,7 +231,7 @@ static void count_wait(struct acquire *acquire)
 {
     struct engine *engine = acquire->engine;
 
-    if (!acquire->waited)
+    if (acquire->waits_since_us == 0)
         return;
     engine->waiters--;
     durations_add(&engine->times.waits, engine_read_clock_us(engine) - acquire->waits_since_us);
@@ -231,12 +243,12 @@ static void leave(struct acquire *acquire, int64_t granted_ms)
     struct waiter *waiter = &acquire->waiter;
 
     timer_stop(acquire->engine, &acquire->deadline);
-    if (acquire->waited && acquire->session != NULL)
+    if (acquire->waits_since_us != 0 && acquire->session != NULL)
         behind_end(acquire->session);
     count_wait(acquire);
-    if (acquire->place != NULL)
+    if (acquire->way == WAY_BASKET)
         return;
-    if (!acquire->keeps_place || granted_ms > 0) {
+    if (!keeps_place(acquire) || granted_ms > 0) {
         line_leave(waiter, granted_ms);
         return;
     }
@@ -248,16 +260,18 @@ static void leave(struct acquire *acquire, int64_t granted_ms)
 /* Its user may have so many leases: one of them is kept for it while it may be granted. */
 static bool reserve(struct acquire *acquire)
 {
-    if (!acquire->reserved)
-        acquire->reserved = account_take(acquire->account, ACCOUNT_LEASES, acquire->why);
-    return acquire->reserved;
+    if (acquire->allowance != ALLOWANCE_TAKEN)
+        acquire->allowance = account_take(acquire->account, ACCOUNT_LEASES, acquire->why)
+                                 ? ALLOWANCE_TAKEN
+                                 : ALLOWANCE_REFUSED;
+    return acquire->allowance == ALLOWANCE_TAKEN;
 }
 
 static void unreserve(struct acquire *acquire)
 {
-    if (acquire->reserved)
+    if (acquire->allowance == ALLOWANCE_TAKEN)
         account_give(acquire->account, ACCOUNT_LEASES);
-    acquire->reserved = false;
+    acquire->allowance = ALLOWANCE_UNASKED;
 }
 
 static void tell(struct acquire *acquire)
@@ -282,7 +296,7 @@ static void end_denied(struct acquire *acquire)
 {
     leave(acquire, 0);
     acquire->engine->counters.leases_denied++;
-    acquire->engine->counters.waits_in_vain += acquire->waited;
+    acquire->engine->counters.waits_in_vain += acquire->waits_since_us != 0;
     tell(acquire);
 }
 
@@ -336,7 +350,7 @@ static enum stk_error floor_run(struct store_op *op, struct store_txn *txn)
         return error;
     error = lease_find_repeat(txn, &acquire->row, acquire->options.id, acquire->fingerprint,
                               &acquire->id_use);
-    if (acquire->id_use == ID_REPEATS && acquire->probes)
+    if (acquire->id_use == ID_REPEATS && acquire->way == WAY_PROBE)
         acquire->id_use = ID_UNUSED;
     return error;
 }
@@ -359,7 +373,7 @@ static void floor_done(struct store_op *op)
         fail(acquire, op->error, NULL);
     } else if (acquire->id_use == ID_MISUSED) {
         fail(acquire, STK_ERR, "this ID was used for another command");
-    } else if (acquire->id_use == ID_OVER && !acquire->keeps_place) {
+    } else if (acquire->id_use == ID_OVER && !keeps_place(acquire)) {
         fail(acquire, STK_STALE,
              "the lease that this ID was granted is over; ask again with another ID");
     } else {
@@ -396,7 +410,7 @@ static void ask(struct acquire *acquire)
      * those of several masters that can be reached. */
     bool renews = acquire->id_use == ID_REPEATS && record->unexpired && call->void_token == 0;
     /* To ask for a grant would let its owner's lease live longer. */
-    bool looks = acquire->is_new && !acquire->looked && record->live &&
+    bool looks = acquire->way == WAY_LOCK && !acquire->looked && record->live &&
                  strcmp(record->nonce, call->nonce) == 0;
 
     call->verb = renews ? LEASE_RENEW : looks ? LEASE_QUERY : LEASE_GRANT;
@@ -405,9 +419,10 @@ static void ask(struct acquire *acquire)
     call->token = renews ? record->token : 0;
     call->floor = acquire->row.fence.floor;
     call->believed_max = token_believed_max(call->floor, clock_wall_us(engine->options.clock));
-    bool may_take = !acquire->probes && line_is_head(place_of(acquire));
-    acquire->over_limit = may_take && !reserve(acquire);
-    call->reentry_only = !may_take || acquire->over_limit;
+    if (acquire->allowance == ALLOWANCE_REFUSED)
+        acquire->allowance = ALLOWANCE_UNASKED;
+    bool may_take = acquire->way != WAY_PROBE && line_is_head(place_of(acquire));
+    call->reentry_only = !may_take || !reserve(acquire);
     call->waits = acquire->options.wait_until_ms > call->asked_ms;
     call->record = *record;
     call->done = looks ? on_looked : on_answered;
@@ -448,12 +463,11 @@ static void on_denied(struct acquire *acquire)
     struct waiter *waiter = &acquire->waiter;
 
     if (!has_time(acquire)) {
-        if (!acquire->keeps_place || !asks_again(acquire))
+        if (!keeps_place(acquire) || !asks_again(acquire))
             end_denied(acquire);
         return;
     }
-    if (!acquire->waited) {
-        acquire->waited = true;
+    if (acquire->waits_since_us == 0) {
         acquire->waits_since_us = engine->now_us;
         engine->waiters++;
         engine->counters.leases_waited++;
@@ -500,7 +514,7 @@ static void on_answered(struct lease_call *call)
                       engine_read_clock_us(acquire->engine) - acquire->asked_us);
     if (call->verb == LEASE_RENEW && call->answer == LEASE_GRANTED)
         call->answer = LEASE_OWN;
-    if (acquire->probes)
+    if (acquire->way == WAY_PROBE)
         on_probed(acquire);
     else if (is_unwanted(acquire) && call->answer == LEASE_GRANTED)
         unlock(acquire);
@@ -510,7 +524,7 @@ static void on_answered(struct lease_call *call)
         fail(acquire, STK_LEASEDOWN, call->reason);
     else if (taken)
         record_grant(acquire);
-    else if (acquire->over_limit && call->answer == LEASE_FREE)
+    else if (acquire->allowance == ALLOWANCE_REFUSED && call->answer == LEASE_FREE)
         fail(acquire, STK_BUSY, acquire->why);
     else
         on_denied(acquire);
@@ -568,7 +582,7 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
         return error;
     /* A twin of this request may have been granted since the receipt was looked for. */
     repeats |= has_receipt && receipt.token == token;
-    if (has_receipt && receipt.token != token && acquire->keeps_place) {
+    if (has_receipt && receipt.token != token && keeps_place(acquire)) {
         error = txn_receipt_remove(txn, row, id); /* of a lease that is over */
         if (error != STK_OK)
             return error;
@@ -581,7 +595,7 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
         bool named = !lease.anonymous && !acquire->anonymous;
         if (!(named || repeats) || !bytes_equal(lease.owner, grant->owner))
             return read_again(acquire, txn);
-        if (acquire->is_new) {
+        if (acquire->way == WAY_LOCK) {
             acquire->recorded = RECORDED_TWIN;
             return STK_OK;
         }
@@ -613,9 +627,9 @@ static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *
                            .connection = row_connection(acquire)};
     error = txn_fence_put(txn, row, &lease);
     /* For a repeat of this request: with the TTL that it had at first. */
-    if (error == STK_OK && id.len > 0 && !has_receipt && acquire->place == NULL)
+    if (error == STK_OK && id.len > 0 && !has_receipt && acquire->way != WAY_BASKET)
         error = lease_remember_grant(txn, row, id, acquire->fingerprint, token, acquire->ttl_ms);
-    if (error == STK_OK && acquire->by_value)
+    if (error == STK_OK && is_by_value(acquire))
         error = lock_value_remember(txn, row, scope_name(grant->owner), token);
     if (error == STK_OK)
         acquire->recorded = recorded;
@@ -782,7 +796,7 @@ static void give_back(struct acquire *acquire)
 {
     struct giving_back *back = mem_zalloc(sizeof *back);
     struct release *release = &back->release;
-    bool has_repeats = acquire->options.id.len > 0 && acquire->place == NULL;
+    bool has_repeats = acquire->options.id.len > 0 && acquire->way != WAY_BASKET;
 
     step(acquire, ACQUIRE_GIVING_BACK);
     back->acquire = acquire;
@@ -795,7 +809,7 @@ static void give_back(struct acquire *acquire)
         .connection = row_connection(acquire),
         .own_only = has_repeats,
         .grant_id = has_repeats ? acquire->options.id : (struct bytes){"", 0},
-        .value = acquire->by_value ? scope_name(acquire->grant.owner) : (struct bytes){"", 0},
+        .value = is_by_value(acquire) ? scope_name(acquire->grant.owner) : (struct bytes){"", 0},
         .unannounced = true,
         .on_end = on_given_back};
     if (acquire->recorded != RECORDED_REPEAT) {
@@ -871,7 +885,7 @@ static enum stk_error on_inherit(struct waiter *waiter, struct store_txn *txn)
         error = txn_receipt(txn, row, acquire->options.id, &granted_before, &receipt);
     if (error != STK_OK || granted_before) /* a twin of this request was: it is told so */
         return error;
-    if (!acquire->reserved) /* it may have no more leases, and is told so */
+    if (acquire->allowance != ALLOWANCE_TAKEN) /* it may have no more leases, and is told so */
         return STK_OK;
     acquire->call.answer = LEASE_GRANTED;
     acquire->call.answer_token = token_next(0, row->fence.floor, 0);
@@ -910,9 +924,7 @@ static void on_inherited(struct waiter *waiter, bool committed)
 struct waiter_about acquire_shown(const struct waiter *waiter)
 {
     const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
-    const char *way = acquire->keeps_place                 ? "queue"
-                      : acquire->options.wait_until_ms > 0 ? "wait"
-                                                           : NULL;
+    const char *way = keeps_place(acquire) ? "queue" : acquire->way == WAY_WAITS ? "wait" : NULL;
 
     return (struct waiter_about){.session = acquire->session,
                                  .resource = acquire->resource,
@@ -955,7 +967,7 @@ static void begin(struct acquire *acquire)
     acquire->reason = NULL;
     acquire->grant.token = 0;
     acquire->is_free = false;
-    acquire->waited = false;
+    acquire->waits_since_us = 0;
     acquire->call.ttl_ms = acquire->ttl_ms;
     make_owner(acquire);
 }
@@ -966,7 +978,7 @@ static bool join(struct acquire *acquire)
     if (!account_take(acquire->account, ACCOUNT_WAITERS, acquire->why))
         return false;
     acquire->waiter.account = account_keep(acquire->account);
-    if (!acquire->keeps_place)
+    if (!keeps_place(acquire))
         acquire->waiter.events = &waiter_events;
     line_join(acquire->engine, acquire->resource, &acquire->waiter);
     return true;
@@ -975,7 +987,7 @@ static bool join(struct acquire *acquire)
 void acquire_start(struct acquire *acquire)
 {
     begin(acquire);
-    if (acquire->place == NULL && !join(acquire)) {
+    if (acquire->way != WAY_BASKET && !join(acquire)) {
         acquire->error = STK_BUSY;
         acquire->reason = acquire->why;
         tell(acquire);

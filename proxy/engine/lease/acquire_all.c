@@ -260,6 +260,7 @@ static void take_next(struct basket *basket)
                                                    .id = basket->options.id,
                                                    .ephemeral = basket->options.ephemeral},
                                        .fingerprint = basket->fingerprint,
+                                       .way = WAY_BASKET,
                                        .place = &item->waiter,
                                        .on_end = on_acquired};
     acquire_start(&basket->acquire);

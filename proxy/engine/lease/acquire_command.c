@@ -94,7 +94,7 @@ static void on_end(struct acquire *acquire)
 {
     struct request *request = list_entry(acquire, struct acquire_command, acquire)->request;
 
-    request->waited = acquire->waited;
+    request->waited = acquire->waits_since_us != 0;
     if (acquire->error != STK_OK) {
         request->op.why = acquire->op.why;
         request_fail(request, acquire->error, acquire->reason == NULL ? NULL : "%s",
@@ -169,6 +169,7 @@ void lease_acquire(struct request *request)
     acquire->resource = request->argv[1];
     acquire->ttl_ms = ttl_ms;
     acquire->options = options;
+    acquire->way = options.wait_until_ms > 0 ? WAY_WAITS : WAY_ONCE;
     if (options.id.len > 0)
         acquire->fingerprint = lease_fingerprint("ACQUIRE", options.owner);
     acquire->on_end = on_end;

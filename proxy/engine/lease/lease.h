@@ -407,10 +407,30 @@ enum acquire_state {
     ACQUIRE_GIVING_BACK, /* recorded, but nobody can be told, or its time is over: it is released */
 };
 
+/* For whom, and so what is done where another has the lease. */
+enum acquire_way {
+    WAY_ONCE,       /* ACQUIRE: it is denied */
+    WAY_WAITS,      /* ACQUIRE ... WAIT: it stands in line until options.wait_until_ms */
+    WAY_PLACE,      /* ACQUIRE ... QUEUE: it is denied, and keeps its place: a `waiter` whose events
+                       are its caller's */
+    WAY_PROBE,      /* for such a place, finds out whether the lease is free, and takes nothing */
+    WAY_BASKET,     /* one of ACQUIREALL: it is denied. The basket has a `place`, and its id */
+    WAY_LOCK,       /* a lock key: it is denied, also where its owner is who has the lease. The
+                       owner is the lock's value, and stands for the token */
+    WAY_LOCK_AGAIN, /* the same, but its owner may enter again */
+};
+
+/* Has one of its account's leases been set aside for it? */
+enum acquire_allowance {
+    ALLOWANCE_UNASKED,
+    ALLOWANCE_TAKEN,
+    ALLOWANCE_REFUSED, /* its user may have no more, says `why` */
+};
+
 /* What the store has made of a grant. From RECORDED_NEW on the lease is the asker's. */
 enum acquire_recorded {
     RECORDED_NOT,    /* not admitted, or not asked yet */
-    RECORDED_TWIN,   /* is_new: one with the same value was quicker, and has the lease */
+    RECORDED_TWIN,   /* WAY_LOCK: one with the same value was quicker, and has the lease */
     RECORDED_YIELDS, /* not yet: the holder was at work when its time was over, and may renew */
     RECORDED_NEW,    /* under a new token */
     RECORDED_ENTRY,  /* its owner's lease has one hold more */
@@ -425,11 +445,8 @@ struct acquire {
     int64_t ttl_ms;
     struct acquire_options options;
     uint64_t fingerprint; /* with an id */
-    struct waiter *place; /* of a basket, which has it in the line, and remembers the id; or NULL */
-    bool keeps_place;     /* stays in the line where it is not granted; `waiter` is its caller's */
-    bool probes;          /* only finds out whether the lease is free; keeps its place */
-    bool is_new;          /* no re-entry: to its owner, too, a lease that is held is denied */
-    bool by_value;        /* its owner is a lock's value, and stands for the token */
+    enum acquire_way way;
+    struct waiter *place; /* WAY_BASKET: the basket's, in the line */
     void (*on_end)(struct acquire *acquire);
 
     /* The result. */
@@ -450,13 +467,11 @@ struct acquire {
     struct resource row;
     struct lease_record record;
     enum id_use id_use;
-    bool looked;     /* is_new: its owner does not hold the lease */
-    bool is_ahead;   /* of this round: grant.counter_ahead */
-    bool waited;     /* was denied, and stood in line */
-    bool reserved;   /* one of its account's leases is to be this one */
-    bool over_limit; /* its user may have no more: `why` */
+    bool looked;   /* WAY_LOCK: its owner does not have the lease */
+    bool is_ahead; /* of this round: grant.counter_ahead */
+    enum acquire_allowance allowance;
     char why[ACCOUNT_WHY_SIZE];
-    int64_t waits_since_us;
+    int64_t waits_since_us; /* 0: was not denied so far */
     int64_t asked_us;
     int64_t awaited; /* the token of which another daemon is to tell the end */
     struct deadlock deadlock;

@@ -176,7 +176,7 @@ static void answer_next(struct place *place)
     acquire->session = ask->session;
     acquire->ttl_ms = ask->ttl_ms;
     acquire->options.ephemeral = ask->options.ephemeral;
-    acquire->probes = false;
+    acquire->way = WAY_PLACE;
     if (acquire->waiter.line == NULL)
         acquire_start(acquire);
     else
@@ -189,7 +189,7 @@ static void probe(struct place *place, bool missed)
     timer_stop(place->acquire.engine, &place->turn);
     place->busy = true;
     place->missed = missed;
-    place->acquire.probes = true;
+    place->acquire.way = WAY_PROBE;
     place->acquire.engine->requests_open++;
     acquire_again(&place->acquire);
 }
@@ -275,7 +275,7 @@ static struct place *place_new(const struct queue_ask *ask, uint64_t fingerprint
         .options = {.id = id_of(place),
                     .owner = {place->bytes + 2 + resource.len + id.len, owner.len}},
         .fingerprint = fingerprint,
-        .keeps_place = true,
+        .way = WAY_PLACE,
         .waiter = {.events = &waiter_events},
         .on_end = on_end};
     table_add(&ask->engine->places, &place->node);

@@ -175,15 +175,15 @@ static void take_next(struct lock_run *run)
         return;
     }
     const struct lock_item *item = &run->items[run->at];
-    run->acquire = (struct acquire){.engine = request->engine,
-                                    .session = request->session,
-                                    .resource = item->resource,
-                                    .ttl_ms = run->ttl_ms,
-                                    .options = {.owner = item->as},
-                                    .is_new = !(run->form->flags & LOCK_REENTERS),
-                                    .by_value = true,
-                                    .grant = {.lock_client = run->client},
-                                    .on_end = on_taken};
+    run->acquire =
+        (struct acquire){.engine = request->engine,
+                         .session = request->session,
+                         .resource = item->resource,
+                         .ttl_ms = run->ttl_ms,
+                         .options = {.owner = item->as},
+                         .way = run->form->flags & LOCK_REENTERS ? WAY_LOCK_AGAIN : WAY_LOCK,
+                         .grant = {.lock_client = run->client},
+                         .on_end = on_taken};
     acquire_start(&run->acquire);
 }
 
