@@ -224,7 +224,8 @@ static bool answer(struct local *local, struct lease_call *call, int64_t now_ms)
 
     if (call->verb == LEASE_GRANT)
         return grant(local, call, &holder, mine, now_ms);
-    if (call->verb == LEASE_RENEW && (named || holder.token == 0)) {
+    if ((call->verb == LEASE_RENEW || call->verb == LEASE_INHERIT) &&
+        (named || holder.token == 0)) {
         hold(local, holder.entry, call, call->token, now_ms);
         return lease_answer(call, LEASE_GRANTED, call->token, call->ttl_ms);
     }

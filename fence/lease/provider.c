@@ -16,6 +16,7 @@ void lease_ask(struct lease_provider *provider, struct lease_call *call)
     check(call->resource.len > 0 && call->done != NULL);
     check(call->verb != LEASE_GRANT || (call->ttl_ms > 0 && call->floor >= 0));
     check(call->verb != LEASE_RELEASE || call->token != 0 || call->attempt != 0);
+    check(call->verb != LEASE_INHERIT || provider->impl->relies_on_store);
     if (call->verb != LEASE_RELEASE)
         call->attempt = 0;
     call->answer = LEASE_UNANSWERED;

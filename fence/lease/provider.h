@@ -23,11 +23,13 @@ enum lease_verb {
     LEASE_RENEW,   /* let `token` of `nonce` live for `ttl_ms`; take it back if nobody has it */
     LEASE_RELEASE, /* let it go if it is still `token` of `nonce` */
     LEASE_QUERY,   /* who holds it? */
+    LEASE_INHERIT, /* the store has ended the lease and recorded `token` of `nonce` after it, for
+                      `ttl_ms`: let it be known. Only for a service that relies on the store */
 };
 
 enum lease_answer {
     LEASE_UNANSWERED = 0,
-    LEASE_GRANTED, /* GRANT: a fresh `token` above `floor`; RENEW: it lives `ttl_ms` */
+    LEASE_GRANTED, /* GRANT: a fresh `token` above `floor`; RENEW, INHERIT: it lives `ttl_ms` */
     LEASE_OWN,     /* GRANT: `nonce` holds it already, under `token`, for `ttl_ms` at least */
     LEASE_HELD,    /* another holds it (`token`), for `ttl_ms` still */
     LEASE_FREE,    /* nobody holds it: QUERY, RELEASE done (also where it was gone already),
@@ -66,9 +68,9 @@ struct lease_call {
                                         it has no need of one. RELEASE: only what this attempt
                                         was granted is given back, and other attempts that share
                                         the lease keep it; 0: the token's lease is over */
-    int64_t ttl_ms;                  /* GRANT, RENEW; RELEASE: what may be left of the lease: so
+    int64_t ttl_ms;                  /* not QUERY; RELEASE: what may be left of the lease: so
                                         long a release that was not delivered is remembered */
-    int64_t asked_ms;                /* GRANT, RENEW, QUERY: now, or earlier, on the caller's
+    int64_t asked_ms;                /* not RELEASE: now, or earlier, on the caller's
                                         clock, for answer_until_ms */
     int64_t floor;                   /* GRANT: the store's; mint above it */
     int64_t believed_max;            /* GRANT: a counter above this is none: token_believed_max */
@@ -78,7 +80,7 @@ struct lease_call {
     bool waits;                      /* GRANT: where another holds it, the caller will ask again,
                                         and keeps its place if the service has a line */
     bool revoked;                    /* RELEASE: taken away by force, which watchers are told */
-    struct lease_record record;      /* GRANT, RENEW, QUERY */
+    struct lease_record record;      /* not RELEASE */
     void (*done)(struct lease_call *call); /* called once, when it is answered */
 
     /* The answer. */

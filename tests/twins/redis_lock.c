@@ -99,7 +99,8 @@ struct redis_answer redis_lock_ask(struct redis_lock *lock, const struct lease_c
         set(lock, call, call->token, now_us);
         lock->attempts_count = 0;
         return (struct redis_answer){LEASE_GRANTED, call->token, call->ttl_ms, 0};
-    case LEASE_QUERY: break;
+    case LEASE_QUERY:
+    case LEASE_INHERIT: break;
     }
     return lock->token != 0 ? held(lock, now_us) : (struct redis_answer){.answer = LEASE_FREE};
 }

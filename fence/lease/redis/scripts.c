@@ -212,7 +212,8 @@ void script_args(const struct lease_call *call, const struct script_self *self,
         add_bytes(args, call->resource);
         add_attempt(args, call->attempt);
         break;
-    case LEASE_QUERY: break;
+    case LEASE_QUERY:
+    case LEASE_INHERIT: break; /* never asked of Redis */
     }
     const char *at = args->text.data;
     for (int i = 0; i < args->count; at += args->lens[i++])

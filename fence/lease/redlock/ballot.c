@@ -220,7 +220,8 @@ struct verdict ballot_count(const struct ballot *ballot, const struct lease_call
                                       : count_grant(ballot, &tally, question);
     case LEASE_RENEW: return count_renewal(ballot, &tally, question);
     case LEASE_RELEASE:
-    case LEASE_QUERY: break;
+    case LEASE_QUERY:
+    case LEASE_INHERIT: break; /* never asked of masters */
     }
     return count_state(ballot, &tally);
 }

@@ -892,7 +892,7 @@ static enum stk_error on_inherit(struct waiter *waiter, struct store_txn *txn)
     return acquire->call.answer_token == 0 ? STK_OK : acquire_record(acquire, txn);
 }
 
-static void on_inheritance_known(struct lease_call *call)
+static void on_claimed(struct lease_call *call)
 {
     struct acquire *acquire = of_call(call, ACQUIRE_CLAIMING);
 
@@ -913,10 +913,10 @@ static void on_inherited(struct waiter *waiter, bool committed)
         attempt(acquire);
         return;
     }
-    call->verb = LEASE_RENEW; /* which is how a lease gets to be known that is held already */
+    call->verb = LEASE_INHERIT;
     call->token = call->answer_token;
     call->record = (struct lease_record){.token = call->token, .live = true, .this_run = true};
-    call->done = on_inheritance_known;
+    call->done = on_claimed;
     step(acquire, ACQUIRE_CLAIMING);
     lease_ask(acquire->engine->options.provider, call);
 }
