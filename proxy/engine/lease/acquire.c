@@ -42,11 +42,9 @@
 #include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/behind.h"
-#include "proxy/engine/write/lock_value.h"
 
-#define ROUNDS_MAX    16
-#define STORE_POLL_MS 15 /* or so: what another daemon holds in the same file */
-#define YIELDS_MS     200
+#define ROUNDS_MAX 16
+#define YIELDS_MS  200
 
 /* The client is gone or the daemon stops: nothing should be taken any more. */
 static bool is_unwanted(const struct acquire *acquire)
@@ -57,16 +55,6 @@ static bool is_unwanted(const struct acquire *acquire)
 static bool has_time(const struct acquire *acquire)
 {
     return acquire->options.wait_until_ms > engine_now_ms(acquire->engine);
-}
-
-static bool keeps_place(const struct acquire *acquire)
-{
-    return acquire->way == WAY_PLACE || acquire->way == WAY_PROBE;
-}
-
-static bool is_by_value(const struct acquire *acquire)
-{
-    return acquire->way == WAY_LOCK || acquire->way == WAY_LOCK_AGAIN;
 }
 
 static bool is_recorded(const struct acquire *acquire)
@@ -108,7 +96,7 @@ static void check_state(struct acquire *acquire)
 
     if (acquire->state == ACQUIRE_IDLE) {
         check(acquire->account == NULL && acquire->allowance != ALLOWANCE_TAKEN);
-        check(waiter->line == NULL || (keeps_place(acquire) && acquire->grant.token == 0));
+        check(waiter->line == NULL || (acquire_keeps_place(acquire) && acquire->grant.token == 0));
         return;
     }
     check(acquire->account != NULL && place_of(acquire)->line != NULL);
@@ -177,51 +165,11 @@ static struct acquire *of_waiter(struct waiter *waiter, enum acquire_state state
     return acquire;
 }
 
-/* Is it this daemon's own lease that the call was denied for? */
-static bool is_held_here(const struct lease_call *call, const struct lease_record *record)
-{
-    return call->answer == LEASE_HELD && record->live && record->this_run &&
-           record->token == call->answer_token;
-}
-
-/* When to ask again. What another daemon holds, with no lease service between the two, somebody
- * may tell through the store. Else nobody does: a read of the store is cheap, and where many wait
- * there are fewer for each. */
-static int64_t poll_in_ms(const struct engine *engine, const struct lease_call *call,
-                          const struct lease_record *record)
-{
-    int64_t poll_ms = STORE_POLL_MS + (int64_t)engine->use.things[ACCOUNT_WAITERS] / 2;
-    unsigned char random; /* two daemons that ask in step would not take turns */
-
-    if (is_held_here(call, record) || !lease_provider_relies_on_store(engine->options.provider))
-        return call->answer_ttl_ms;
-    if (store_hears(engine->options.store))
-        return call->answer_ttl_ms;
-    engine->options.chance->fill(engine->options.chance, &random, sizeof random);
-    poll_ms += random % STORE_POLL_MS;
-    return poll_ms < call->answer_ttl_ms ? poll_ms : call->answer_ttl_ms;
-}
-
-void acquire_await_turn(struct engine *engine, struct bytes resource, struct waiter *head,
-                        const struct lease_call *call, const struct lease_record *record,
-                        int64_t *awaited)
-{
-    bool held = call->answer == LEASE_HELD;
-
-    line_poll_in(head, held ? poll_in_ms(engine, call, record) : LINE_POLL_MS);
-    if (!held || is_held_here(call, record) ||
-        !lease_provider_relies_on_store(engine->options.provider) ||
-        !store_hears(engine->options.store) || *awaited == call->answer_token)
-        return;
-    *awaited = call->answer_token;
-    elsewhere_await(engine, resource, *awaited);
-}
-
 /* The head of the line waits: until it is its turn, or is to ask again. */
 static void await_turn(struct acquire *acquire)
 {
-    acquire_await_turn(acquire->engine, acquire->resource, &acquire->waiter, &acquire->call,
-                       &acquire->record, &acquire->awaited);
+    elsewhere_await_turn(acquire->engine, acquire->resource, &acquire->waiter, &acquire->call,
+                         &acquire->record, &acquire->awaited);
 }
 
 /* Endings. Each leaves the line before it tells: the next head asks at once. One that keeps its
@@ -248,7 +196,7 @@ static void leave(struct acquire *acquire, int64_t granted_ms)
     count_wait(acquire);
     if (acquire->way == WAY_BASKET)
         return;
-    if (!keeps_place(acquire) || granted_ms > 0) {
+    if (!acquire_keeps_place(acquire) || granted_ms > 0) {
         line_leave(waiter, granted_ms);
         return;
     }
@@ -334,26 +282,9 @@ static void end_granted(struct acquire *acquire, int64_t left_ms)
     tell(acquire);
 }
 
-/* Step 1: the store's floor. */
+/* Step 1: the store's floor (record.c). */
 
 static void ask(struct acquire *acquire);
-
-static enum stk_error floor_run(struct store_op *op, struct store_txn *txn)
-{
-    struct acquire *acquire = of_op(op, ACQUIRE_FLOOR);
-    bool has_id = acquire->options.id.len > 0;
-    enum stk_error error = lease_read(txn, acquire->resource, acquire->run, &acquire->row,
-                                      &acquire->record, has_id ? &acquire->owner : NULL);
-
-    acquire->id_use = ID_UNUSED;
-    if (error != STK_OK || !has_id || acquire->row.id == 0)
-        return error;
-    error = lease_find_repeat(txn, &acquire->row, acquire->options.id, acquire->fingerprint,
-                              &acquire->id_use);
-    if (acquire->id_use == ID_REPEATS && acquire->way == WAY_PROBE)
-        acquire->id_use = ID_UNUSED;
-    return error;
-}
 
 /* As the owner that it was granted to. */
 static void become_owner(struct acquire *acquire)
@@ -373,7 +304,7 @@ static void floor_done(struct store_op *op)
         fail(acquire, op->error, NULL);
     } else if (acquire->id_use == ID_MISUSED) {
         fail(acquire, STK_ERR, "this ID was used for another command");
-    } else if (acquire->id_use == ID_OVER && !keeps_place(acquire)) {
+    } else if (acquire->id_use == ID_OVER && !acquire_keeps_place(acquire)) {
         fail(acquire, STK_STALE,
              "the lease that this ID was granted is over; ask again with another ID");
     } else {
@@ -391,7 +322,7 @@ static void attempt(struct acquire *acquire)
 {
     acquire->recorded = RECORDED_NOT;
     step(acquire, ACQUIRE_FLOOR);
-    if (lease_submit(acquire->engine, &acquire->op, false, acquire->resource, floor_run,
+    if (lease_submit(acquire->engine, &acquire->op, false, acquire->resource, acquire_read_floor,
                      floor_done) != STK_OK)
         fail(acquire, STK_BUSY, NULL);
 }
@@ -463,7 +394,7 @@ static void on_denied(struct acquire *acquire)
     struct waiter *waiter = &acquire->waiter;
 
     if (!has_time(acquire)) {
-        if (!keeps_place(acquire) || !asks_again(acquire))
+        if (!acquire_keeps_place(acquire) || !asks_again(acquire))
             end_denied(acquire);
         return;
     }
@@ -530,116 +461,7 @@ static void on_answered(struct lease_call *call)
         on_denied(acquire);
 }
 
-/* Step 3: the store records the grant, on its thread: whether a token becomes the newest, with its
- * lease and, for a request with an id, its receipt, all in one transaction. It may run more than
- * once. */
-
-/* Not admitted: the next question goes by what the store knows now. Another daemon may have
- * recorded its grant since this one read the floor. */
-static enum stk_error read_again(struct acquire *acquire, struct store_txn *txn)
-{
-    return lease_read(txn, acquire->resource, acquire->run, &acquire->row, &acquire->record, NULL);
-}
-
-/* The owner has the lock under a token that the store never saw: the daemon that was granted it has
- * died, or is about to record it for a twin of this request. Either this one voids it or that one
- * tells it, and who is here first has the word: a token that is over here is recorded by nobody. */
-static enum stk_error retire_unseen(struct acquire *acquire, struct store_txn *txn)
-{
-    struct resource *row = &acquire->row;
-
-    row->fence.state = FENCE_RELEASED;
-    enum stk_error error = txn_fence_put(txn, row,
-                                         &(struct lease){.owner = acquire->grant.owner,
-                                                         .anonymous = acquire->anonymous,
-                                                         .session = acquire->run});
-    return error == STK_OK ? read_again(acquire, txn) : error;
-}
-
-/* The connection, as the row has it. */
-static int64_t row_connection(const struct acquire *acquire)
-{
-    return acquire->options.ephemeral ? -acquire->connection : acquire->connection;
-}
-
-static enum stk_error acquire_record(struct acquire *acquire, struct store_txn *txn)
-{
-    enum acquire_recorded recorded = RECORDED_NEW;
-    int64_t token = acquire->call.answer_token, holds = 1;
-    struct resource *row = &acquire->row;
-    struct grant *grant = &acquire->grant;
-    struct bytes id = acquire->options.id;
-    struct lease lease;
-    struct receipt receipt;
-    bool has_receipt = false, repeats = acquire->id_use == ID_REPEATS;
-    enum stk_error error = txn_resource(txn, acquire->resource, row);
-
-    acquire->recorded = RECORDED_NOT;
-    acquire->is_ahead = false;
-    if (error == STK_OK && id.len > 0 && row->id != 0)
-        error = txn_receipt(txn, row, id, &has_receipt, &receipt);
-    if (error != STK_OK)
-        return error;
-    /* A twin of this request may have been granted since the receipt was looked for. */
-    repeats |= has_receipt && receipt.token == token;
-    if (has_receipt && receipt.token != token && keeps_place(acquire)) {
-        error = txn_receipt_remove(txn, row, id); /* of a lease that is over */
-        if (error != STK_OK)
-            return error;
-        has_receipt = false;
-    }
-    if (fence_judge(&row->fence, token) == STK_OK) {
-        error = txn_lease(txn, row, &lease);
-        if (error != STK_OK)
-            return error;
-        bool named = !lease.anonymous && !acquire->anonymous;
-        if (!(named || repeats) || !bytes_equal(lease.owner, grant->owner))
-            return read_again(acquire, txn);
-        if (acquire->way == WAY_LOCK) {
-            acquire->recorded = RECORDED_TWIN;
-            return STK_OK;
-        }
-        recorded = repeats ? RECORDED_REPEAT : RECORDED_ENTRY;
-        holds = lease.holds + !repeats;
-    } else {
-        if (!fence_admits(&row->fence, token))
-            return read_again(acquire, txn);
-        /* Its time is over, and nobody has ended it; but until now its row, or the store, was
-         * locked, as like as not by its holder's own transaction, behind which its renewal waits
-         * too, at whichever daemon: that one comes first. */
-        if (row->fence.state == FENCE_LIVE && acquire->op.found_locked &&
-            acquire->call.answer == LEASE_GRANTED) {
-            acquire->recorded = RECORDED_YIELDS;
-            return read_again(acquire, txn);
-        }
-        acquire->is_ahead = row->id == 0 && token > row->fence.floor + 1;
-        if (row->id == 0 && (error = txn_resource_make(txn, acquire->resource, row)) != STK_OK)
-            return error;
-        row->fence = (struct fence){.token = token, .floor = token, .state = FENCE_LIVE};
-        if (acquire->call.answer == LEASE_OWN)
-            return retire_unseen(acquire, txn);
-    }
-    lease = (struct lease){.owner = grant->owner,
-                           .anonymous = acquire->anonymous,
-                           .holds = holds,
-                           .ttl_ms = acquire->ttl_ms,
-                           .session = acquire->run,
-                           .connection = row_connection(acquire)};
-    error = txn_fence_put(txn, row, &lease);
-    /* For a repeat of this request: with the TTL that it had at first. */
-    if (error == STK_OK && id.len > 0 && !has_receipt && acquire->way != WAY_BASKET)
-        error = lease_remember_grant(txn, row, id, acquire->fingerprint, token, acquire->ttl_ms);
-    if (error == STK_OK && is_by_value(acquire))
-        error = lock_value_remember(txn, row, scope_name(grant->owner), token);
-    if (error == STK_OK)
-        acquire->recorded = recorded;
-    return error;
-}
-
-static enum stk_error record_run(struct store_op *op, struct store_txn *txn)
-{
-    return acquire_record(of_op(op, ACQUIRE_RECORDING), txn);
-}
+/* Step 3: the store records the grant (record.c). */
 
 static void on_recorded(struct acquire *acquire);
 
@@ -748,7 +570,7 @@ static void record_grant(struct acquire *acquire)
 {
     step(acquire, ACQUIRE_RECORDING);
     enum stk_error error = lease_submit(acquire->engine, &acquire->op, true, acquire->resource,
-                                        record_run, record_done);
+                                        acquire_record, record_done);
     if (error != STK_OK) /* else the operation is the store's already */
         record_failed(acquire, error);
 }
@@ -800,18 +622,19 @@ static void give_back(struct acquire *acquire)
 
     step(acquire, ACQUIRE_GIVING_BACK);
     back->acquire = acquire;
-    *release = (struct release){
-        .engine = acquire->engine,
-        .kind = RELEASE_HOLD,
-        .resource = acquire->resource,
-        .token = acquire->call.answer_token,
-        .session = acquire->run,
-        .connection = row_connection(acquire),
-        .own_only = has_repeats,
-        .grant_id = has_repeats ? acquire->options.id : (struct bytes){"", 0},
-        .value = is_by_value(acquire) ? scope_name(acquire->grant.owner) : (struct bytes){"", 0},
-        .unannounced = true,
-        .on_end = on_given_back};
+    *release =
+        (struct release){.engine = acquire->engine,
+                         .kind = RELEASE_HOLD,
+                         .resource = acquire->resource,
+                         .token = acquire->call.answer_token,
+                         .session = acquire->run,
+                         .connection = acquire_row_connection(acquire),
+                         .own_only = has_repeats,
+                         .grant_id = has_repeats ? acquire->options.id : (struct bytes){"", 0},
+                         .value = acquire_is_by_value(acquire) ? scope_name(acquire->grant.owner)
+                                                               : (struct bytes){"", 0},
+                         .unannounced = true,
+                         .on_end = on_given_back};
     if (acquire->recorded != RECORDED_REPEAT) {
         release_start(release);
         return;
@@ -872,26 +695,6 @@ static void on_heir(struct waiter *waiter)
     step(acquire, ACQUIRE_INHERITING);
 }
 
-static enum stk_error on_inherit(struct waiter *waiter, struct store_txn *txn)
-{
-    struct acquire *acquire = of_waiter(waiter, ACQUIRE_INHERITING);
-    struct resource *row = &acquire->row;
-    struct receipt receipt;
-    bool granted_before = false;
-    enum stk_error error = txn_resource(txn, acquire->resource, row);
-
-    acquire->recorded = RECORDED_NOT;
-    if (error == STK_OK && acquire->options.id.len > 0)
-        error = txn_receipt(txn, row, acquire->options.id, &granted_before, &receipt);
-    if (error != STK_OK || granted_before) /* a twin of this request was: it is told so */
-        return error;
-    if (acquire->allowance != ALLOWANCE_TAKEN) /* it may have no more leases, and is told so */
-        return STK_OK;
-    acquire->call.answer = LEASE_GRANTED;
-    acquire->call.answer_token = token_next(0, row->fence.floor, 0);
-    return acquire->call.answer_token == 0 ? STK_OK : acquire_record(acquire, txn);
-}
-
 static void on_claimed(struct lease_call *call)
 {
     struct acquire *acquire = of_call(call, ACQUIRE_CLAIMING);
@@ -924,7 +727,9 @@ static void on_inherited(struct waiter *waiter, bool committed)
 struct waiter_about acquire_shown(const struct waiter *waiter)
 {
     const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
-    const char *way = keeps_place(acquire) ? "queue" : acquire->way == WAY_WAITS ? "wait" : NULL;
+    const char *way = acquire_keeps_place(acquire) ? "queue"
+                      : acquire->way == WAY_WAITS  ? "wait"
+                                                   : NULL;
 
     return (struct waiter_about){.session = acquire->session,
                                  .resource = acquire->resource,
@@ -936,7 +741,7 @@ static const struct waiter_events waiter_events = {.on_shown = acquire_shown,
                                                    .on_turn = on_turn,
                                                    .on_drain = on_drain,
                                                    .on_heir = on_heir,
-                                                   .on_inherit = on_inherit,
+                                                   .on_inherit = acquire_inherit,
                                                    .on_inherited = on_inherited};
 
 /* Its beginning, and its end before its time. */
@@ -978,7 +783,7 @@ static bool join(struct acquire *acquire)
     if (!account_take(acquire->account, ACCOUNT_WAITERS, acquire->why))
         return false;
     acquire->waiter.account = account_keep(acquire->account);
-    if (!keeps_place(acquire))
+    if (!acquire_keeps_place(acquire))
         acquire->waiter.events = &waiter_events;
     line_join(acquire->engine, acquire->resource, &acquire->waiter);
     return true;

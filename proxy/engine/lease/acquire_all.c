@@ -106,7 +106,7 @@ struct basket {
     char reason[160];       /* for people; empty: the code's usual text */
     int64_t ttl_ms;
     int64_t waits_since_us; /* 0: it has not waited */
-    int64_t awaited;        /* see acquire_await_turn; of this item: */
+    int64_t awaited;        /* see elsewhere_await_turn; of this item: */
     size_t awaited_at;
     struct deadlock deadlock; /* of that item, too */
     struct timer deadline;
@@ -474,8 +474,8 @@ static void wait_for(struct basket *basket, size_t at, const struct lease_call *
         basket->phase = BASKET_WAITING;
         item->waiter.waits = true;
         if (line_is_head(&item->waiter))
-            acquire_await_turn(engine, item->resource, &item->waiter, call, record,
-                               &basket->awaited);
+            elsewhere_await_turn(engine, item->resource, &item->waiter, call, record,
+                                 &basket->awaited);
     }
 }
 

@@ -4,7 +4,8 @@
  *
  *   ACQUIREALL, a place of ACQUIRE ... QUEUE (queue.c)
  *     ├────▶ ACQUIRE: floor ─▶ ask ─▶ record ─▶ reply
- *     ├────▶ RENEW       │               (the commands' words: acquire_command.c)
+ *     ├────▶ RENEW       │               (the commands' words: acquire_command.c;
+ *     │        │         │                the store's part of it: record.c)
  *     │        │         │
  *     └────────┼─────────┴──▶ RELEASE, REVOKE
  *              ▼                    │
@@ -147,9 +148,11 @@ void line_drain(struct engine *engine);
 
 /* elsewhere.c: what another daemon on the same store holds, where the store can tell of its end. */
 
-/* The head of the line waits for this token's end: give it its turn when the store has news of it.
- */
-void elsewhere_await(struct engine *engine, struct bytes resource, int64_t token);
+/* The head of the line was denied by this call: it has its turn again when the lease may be free.
+ * `awaited`: of which token it has asked another daemon to tell the end; 0: of none yet. */
+void elsewhere_await_turn(struct engine *engine, struct bytes resource, struct waiter *head,
+                          const struct lease_call *call, const struct lease_record *record,
+                          int64_t *awaited);
 /* The store's news that a resource is free, see store_listen. `context` is the engine. */
 void elsewhere_on_freed(void *context, struct bytes resource);
 
@@ -480,18 +483,31 @@ struct acquire {
     struct lease_call call;
 };
 
+static inline bool acquire_keeps_place(const struct acquire *acquire)
+{
+    return acquire->way == WAY_PLACE || acquire->way == WAY_PROBE;
+}
+
+static inline bool acquire_is_by_value(const struct acquire *acquire)
+{
+    return acquire->way == WAY_LOCK || acquire->way == WAY_LOCK_AGAIN;
+}
+
 /* As the events of an acquire's waiter tell it. */
 struct waiter_about acquire_shown(const struct waiter *waiter);
-/* The head of the line was denied by this call: it has its turn again when the lease may be free.
- * `awaited`: of which token it has asked another daemon to tell the end; 0: of none yet. */
-void acquire_await_turn(struct engine *engine, struct bytes resource, struct waiter *head,
-                        const struct lease_call *call, const struct lease_record *record,
-                        int64_t *awaited);
 void acquire_start(struct acquire *acquire);
 /* Asks again, for one that has kept its place. */
 void acquire_again(struct acquire *acquire);
 /* Nobody wants it any more: what waits ends now, what is on its way is given back. */
 void acquire_cancel(struct acquire *acquire);
+
+/* record.c: the store's part, on its thread. */
+
+store_run acquire_read_floor, acquire_record;
+/* A waiter's on_inherit. */
+enum stk_error acquire_inherit(struct waiter *waiter, struct store_txn *txn);
+/* The connection, as the row has it. */
+int64_t acquire_row_connection(const struct acquire *acquire);
 
 /* queue.c: ACQUIRE ... QUEUE, a place in the line that outlives the reply. */
 
