@@ -165,15 +165,103 @@ static struct acquire *of_waiter(struct waiter *waiter, enum acquire_state state
     return acquire;
 }
 
-/* The head of the line waits: until it is its turn, or is to ask again. */
-static void await_turn(struct acquire *acquire)
+/* What follows goes by the states, in their order. */
+
+static void tell(struct acquire *acquire);
+static void attempt(struct acquire *acquire);
+static void floor_done(struct store_op *op);
+static void ask(struct acquire *acquire);
+static void on_looked(struct lease_call *call);
+static void on_answered(struct lease_call *call);
+static void on_denied(struct acquire *acquire);
+static void await_turn(struct acquire *acquire);
+static void on_deadlock(struct deadlock *deadlock);
+static void on_deadline(struct timer *timer);
+static const struct waiter_events waiter_events;
+static void on_claimed(struct lease_call *call);
+static void record_grant(struct acquire *acquire);
+static void record_done(struct store_op *op);
+static void record_failed(struct acquire *acquire, enum stk_error error);
+static void on_recorded(struct acquire *acquire);
+static void yield(struct acquire *acquire);
+static void on_yielded(struct lease_call *call);
+static void unlock(struct acquire *acquire);
+static void on_unlocked(struct lease_call *call);
+static void end_unrecorded(struct acquire *acquire);
+static void give_back(struct acquire *acquire);
+static void on_given_back(struct release *release);
+
+/* IDLE: its beginning. */
+
+static void make_owner(struct acquire *acquire)
 {
-    elsewhere_await_turn(acquire->engine, acquire->resource, &acquire->waiter, &acquire->call,
-                         &acquire->record, &acquire->awaited);
+    struct bytes *owner = &acquire->grant.owner, user = bytes_of(account_name(acquire->account));
+
+    *owner = acquire->options.owner;
+    acquire->anonymous = owner->len == 0 && bytes_equal(user, bytes_of(ACL_DEFAULT_USER));
+    if (owner->len == 0) {
+        chance_hex(acquire->engine->options.chance, acquire->generated, LEASE_NONCE_LEN);
+        *owner = (struct bytes){acquire->generated, LEASE_NONCE_LEN};
+    }
+    if (acquire->options.owner.len == 0 && !acquire->anonymous) { /* whose it is, the row tells */
+        acquire->generated[owner->len++] = SCOPE_MARK;
+        memcpy(acquire->generated + owner->len, user.data, user.len);
+        owner->len += user.len;
+    }
+    lease_nonce(*owner, acquire->anonymous, acquire->call.nonce);
 }
 
-/* Endings. Each leaves the line before it tells: the next head asks at once. One that keeps its
- * place leaves with a lease only, and a basket's place is the basket's. */
+static void begin(struct acquire *acquire)
+{
+    acquire->account = account_keep(acquire->session->account);
+    acquire->connection = (int64_t)acquire->session->id;
+    acquire->error = STK_OK;
+    acquire->reason = NULL;
+    acquire->grant.token = 0;
+    acquire->is_free = false;
+    acquire->waits_since_us = 0;
+    acquire->call.ttl_ms = acquire->ttl_ms;
+    make_owner(acquire);
+}
+
+/* False: its user may have no more of them. */
+static bool join(struct acquire *acquire)
+{
+    if (!account_take(acquire->account, ACCOUNT_WAITERS, acquire->why))
+        return false;
+    acquire->waiter.account = account_keep(acquire->account);
+    if (!acquire_keeps_place(acquire))
+        acquire->waiter.events = &waiter_events;
+    line_join(acquire->engine, acquire->resource, &acquire->waiter);
+    return true;
+}
+
+void acquire_start(struct acquire *acquire)
+{
+    begin(acquire);
+    if (acquire->way != WAY_BASKET && !join(acquire)) {
+        acquire->error = STK_BUSY;
+        acquire->reason = acquire->why;
+        tell(acquire);
+        return;
+    }
+    acquire->run = store_session(acquire->engine->options.store);
+    acquire->deadline.fire = on_deadline;
+    acquire->deadlock.on_found = on_deadlock;
+    acquire->call.resource = acquire->resource;
+    attempt(acquire);
+}
+
+void acquire_again(struct acquire *acquire)
+{
+    begin(acquire);
+    acquire->waiter.waits = false;
+    acquire->waiter.passed_over = false;
+    attempt(acquire);
+}
+
+/* IDLE: its end. Each leaves the line before it tells: the next head asks at once. One that keeps
+ * its place leaves with a lease only, and a basket's place is the basket's. */
 
 static void count_wait(struct acquire *acquire)
 {
@@ -203,16 +291,6 @@ static void leave(struct acquire *acquire, int64_t granted_ms)
     waiter->waits = true;
     if (line_is_head(waiter) && !acquire->is_free)
         await_turn(acquire);
-}
-
-/* Its user may have so many leases: one of them is kept for it while it may be granted. */
-static bool reserve(struct acquire *acquire)
-{
-    if (acquire->allowance != ALLOWANCE_TAKEN)
-        acquire->allowance = account_take(acquire->account, ACCOUNT_LEASES, acquire->why)
-                                 ? ALLOWANCE_TAKEN
-                                 : ALLOWANCE_REFUSED;
-    return acquire->allowance == ALLOWANCE_TAKEN;
 }
 
 static void unreserve(struct acquire *acquire)
@@ -282,9 +360,16 @@ static void end_granted(struct acquire *acquire, int64_t left_ms)
     tell(acquire);
 }
 
-/* Step 1: the store's floor (record.c). */
+/* FLOOR: what the store knows (record.c). */
 
-static void ask(struct acquire *acquire);
+static void attempt(struct acquire *acquire)
+{
+    acquire->recorded = RECORDED_NOT;
+    step(acquire, ACQUIRE_FLOOR);
+    if (lease_submit(acquire->engine, &acquire->op, false, acquire->resource, acquire_read_floor,
+                     floor_done) != STK_OK)
+        fail(acquire, STK_BUSY, NULL);
+}
 
 /* As the owner that it was granted to. */
 static void become_owner(struct acquire *acquire)
@@ -318,19 +403,17 @@ static void floor_done(struct store_op *op)
     }
 }
 
-static void attempt(struct acquire *acquire)
+/* LOOKING, ASKING: the lease service. */
+
+/* Its user may have so many leases: one of them is kept for it while it may be granted. */
+static bool reserve(struct acquire *acquire)
 {
-    acquire->recorded = RECORDED_NOT;
-    step(acquire, ACQUIRE_FLOOR);
-    if (lease_submit(acquire->engine, &acquire->op, false, acquire->resource, acquire_read_floor,
-                     floor_done) != STK_OK)
-        fail(acquire, STK_BUSY, NULL);
+    if (acquire->allowance != ALLOWANCE_TAKEN)
+        acquire->allowance = account_take(acquire->account, ACCOUNT_LEASES, acquire->why)
+                                 ? ALLOWANCE_TAKEN
+                                 : ALLOWANCE_REFUSED;
+    return acquire->allowance == ALLOWANCE_TAKEN;
 }
-
-/* Step 2: the lease service. */
-
-static void on_looked(struct lease_call *call);
-static void on_answered(struct lease_call *call);
 
 static void ask(struct acquire *acquire)
 {
@@ -361,6 +444,22 @@ static void ask(struct acquire *acquire)
     lease_ask(engine->options.provider, call);
 }
 
+static void on_looked(struct lease_call *call)
+{
+    struct acquire *acquire = of_call(call, ACQUIRE_LOOKING);
+
+    if (is_unwanted(acquire)) {
+        end_unwanted(acquire);
+    } else if (call->answer == LEASE_DOWN) {
+        fail(acquire, STK_LEASEDOWN, call->reason);
+    } else if (call->answer == LEASE_FREE) {
+        acquire->looked = true;
+        ask(acquire);
+    } else {
+        on_denied(acquire);
+    }
+}
+
 /* It became the head, or was woken, while it asked: then it asks again. */
 static bool asks_again(struct acquire *acquire)
 {
@@ -384,6 +483,34 @@ static void on_probed(struct acquire *acquire)
     leave(acquire, 0);
     tell(acquire);
 }
+
+static void on_answered(struct lease_call *call)
+{
+    struct acquire *acquire = of_call(call, ACQUIRE_ASKING);
+    bool taken = call->answer == LEASE_GRANTED || call->answer == LEASE_OWN;
+
+    if (call->verb == LEASE_GRANT)
+        durations_add(&acquire->engine->times.grants,
+                      engine_read_clock_us(acquire->engine) - acquire->asked_us);
+    if (call->verb == LEASE_RENEW && call->answer == LEASE_GRANTED)
+        call->answer = LEASE_OWN;
+    if (acquire->way == WAY_PROBE)
+        on_probed(acquire);
+    else if (is_unwanted(acquire) && call->answer == LEASE_GRANTED)
+        unlock(acquire);
+    else if (is_unwanted(acquire))
+        end_unwanted(acquire); /* entering again was not counted yet: nothing to give back */
+    else if (call->answer == LEASE_DOWN)
+        fail(acquire, STK_LEASEDOWN, call->reason);
+    else if (taken)
+        record_grant(acquire);
+    else if (acquire->allowance == ALLOWANCE_REFUSED && call->answer == LEASE_FREE)
+        fail(acquire, STK_BUSY, acquire->why);
+    else
+        on_denied(acquire);
+}
+
+/* WAITING: in line. */
 
 /* Another has it: wait, or say so. */
 static void on_denied(struct acquire *acquire)
@@ -416,123 +543,118 @@ static void on_denied(struct acquire *acquire)
         await_turn(acquire);
 }
 
-static void record_grant(struct acquire *acquire);
-static void unlock(struct acquire *acquire);
-
-static void on_looked(struct lease_call *call)
+/* The head of the line waits: until it is its turn, or is to ask again. */
+static void await_turn(struct acquire *acquire)
 {
-    struct acquire *acquire = of_call(call, ACQUIRE_LOOKING);
+    elsewhere_await_turn(acquire->engine, acquire->resource, &acquire->waiter, &acquire->call,
+                         &acquire->record, &acquire->awaited);
+}
 
-    if (is_unwanted(acquire)) {
+static void on_turn(struct waiter *waiter)
+{
+    attempt(of_waiter(waiter, ACQUIRE_WAITING));
+}
+
+static void on_drain(struct waiter *waiter)
+{
+    end_unwanted(of_waiter(waiter, ACQUIRE_WAITING));
+}
+
+/* One that is on its way learns it at its next denial. */
+static void on_deadlock(struct deadlock *deadlock)
+{
+    struct acquire *acquire = list_entry(deadlock, struct acquire, deadlock);
+
+    if (acquire->state == ACQUIRE_WAITING)
+        fail(acquire, STK_DEADLOCK, NULL);
+}
+
+static void on_deadline(struct timer *timer)
+{
+    struct acquire *acquire = list_entry(timer, struct acquire, deadline);
+
+    /* One that is on its way learns at its next denial that the time is up. */
+    if (acquire->state == ACQUIRE_WAITING)
+        end_denied(acquire);
+}
+
+void acquire_cancel(struct acquire *acquire)
+{
+    acquire->session = NULL;
+    if (acquire->state == ACQUIRE_WAITING)
         end_unwanted(acquire);
-    } else if (call->answer == LEASE_DOWN) {
-        fail(acquire, STK_LEASEDOWN, call->reason);
-    } else if (call->answer == LEASE_FREE) {
-        acquire->looked = true;
-        ask(acquire);
-    } else {
-        on_denied(acquire);
-    }
 }
 
-static void on_answered(struct lease_call *call)
+struct waiter_about acquire_shown(const struct waiter *waiter)
 {
-    struct acquire *acquire = of_call(call, ACQUIRE_ASKING);
-    bool taken = call->answer == LEASE_GRANTED || call->answer == LEASE_OWN;
+    const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
+    const char *way = acquire_keeps_place(acquire) ? "queue"
+                      : acquire->way == WAY_WAITS  ? "wait"
+                                                   : NULL;
 
-    if (call->verb == LEASE_GRANT)
-        durations_add(&acquire->engine->times.grants,
-                      engine_read_clock_us(acquire->engine) - acquire->asked_us);
-    if (call->verb == LEASE_RENEW && call->answer == LEASE_GRANTED)
-        call->answer = LEASE_OWN;
-    if (acquire->way == WAY_PROBE)
-        on_probed(acquire);
-    else if (is_unwanted(acquire) && call->answer == LEASE_GRANTED)
-        unlock(acquire);
-    else if (is_unwanted(acquire))
-        end_unwanted(acquire); /* entering again was not counted yet: nothing to give back */
-    else if (call->answer == LEASE_DOWN)
-        fail(acquire, STK_LEASEDOWN, call->reason);
-    else if (taken)
-        record_grant(acquire);
-    else if (acquire->allowance == ALLOWANCE_REFUSED && call->answer == LEASE_FREE)
-        fail(acquire, STK_BUSY, acquire->why);
-    else
-        on_denied(acquire);
+    return (struct waiter_about){.session = acquire->session,
+                                 .resource = acquire->resource,
+                                 .owner = scope_name(acquire->options.owner),
+                                 .way = way};
 }
 
-/* Step 3: the store records the grant (record.c). */
+/* INHERITING, CLAIMING: where the store is the only memory of leases. */
 
-static void on_recorded(struct acquire *acquire);
-
-/* The store did not record the grant: why, once the lock is let go. */
-static void end_unrecorded(struct acquire *acquire)
+static void on_heir(struct waiter *waiter)
 {
-    enum stk_error error = acquire->op.error;
+    struct acquire *acquire = of_waiter(waiter, ACQUIRE_WAITING);
 
-    if (is_unwanted(acquire)) {
-        end_unwanted(acquire);
-    } else if (error != STK_OK) {
-        acquire->engine->counters.store_errors += error == STK_STORE;
-        fail(acquire, error, NULL);
-    } else {
-        fail(acquire, STK_LEASEDOWN,
-             "the lease service keeps minting tokens that were used already");
-    }
+    acquire->call.asked_ms = engine_now_ms(acquire->engine); /* before others see it */
+    (void)reserve(acquire);
+    acquire->recorded = RECORDED_NOT;
+    step(acquire, ACQUIRE_INHERITING);
 }
 
-static void on_unlocked(struct lease_call *call)
+static void on_inherited(struct waiter *waiter, bool committed)
 {
-    end_unrecorded(of_call(call, ACQUIRE_UNLOCKING));
-}
-
-/* Only the service's lock has to go: the store never took this token. */
-static void unlock(struct acquire *acquire)
-{
+    struct acquire *acquire = of_waiter(waiter, ACQUIRE_INHERITING);
     struct lease_call *call = &acquire->call;
 
-    call->verb = LEASE_RELEASE;
-    call->token = call->answer_token;
-    call->done = on_unlocked;
-    step(acquire, ACQUIRE_UNLOCKING);
-    lease_ask(acquire->engine->options.provider, call);
-}
-
-static void on_yielded(struct lease_call *call)
-{
-    struct acquire *acquire = of_call(call, ACQUIRE_YIELDING);
-
-    if (is_unwanted(acquire)) {
-        end_unwanted(acquire);
+    if (!committed || !is_recorded(acquire)) {
+        attempt(acquire);
         return;
     }
-    call->answer = LEASE_HELD;
-    call->answer_token = acquire->record.token;
-    call->answer_ttl_ms = YIELDS_MS;
-    on_denied(acquire);
-}
-
-/* As if the holder had renewed in time, which it may be about to. */
-static void yield(struct acquire *acquire)
-{
-    struct lease_call *call = &acquire->call;
-
-    call->verb = LEASE_RELEASE;
+    call->verb = LEASE_INHERIT;
     call->token = call->answer_token;
-    call->done = on_yielded;
-    step(acquire, ACQUIRE_YIELDING);
+    call->record = (struct lease_record){.token = call->token, .live = true, .this_run = true};
+    call->done = on_claimed;
+    step(acquire, ACQUIRE_CLAIMING);
     lease_ask(acquire->engine->options.provider, call);
 }
 
-/* The store failed. A lock entered again is still its owner's, by the earlier entry. */
-static void record_failed(struct acquire *acquire, enum stk_error error)
+static void on_claimed(struct lease_call *call)
 {
-    acquire->op.error = error;
-    acquire->recorded = RECORDED_NOT; /* whatever the transaction did before it failed */
-    if (acquire->call.answer == LEASE_OWN)
-        end_unrecorded(acquire);
-    else
-        unlock(acquire);
+    struct acquire *acquire = of_call(call, ACQUIRE_CLAIMING);
+
+    if (call->answer == LEASE_GRANTED) {
+        on_recorded(acquire);
+        return;
+    }
+    call->answer_token = call->token;
+    give_back(acquire); /* another daemon was granted it since */
+}
+
+static const struct waiter_events waiter_events = {.on_shown = acquire_shown,
+                                                   .on_turn = on_turn,
+                                                   .on_drain = on_drain,
+                                                   .on_heir = on_heir,
+                                                   .on_inherit = acquire_inherit,
+                                                   .on_inherited = on_inherited};
+
+/* RECORDING: the store records the grant (record.c). */
+
+static void record_grant(struct acquire *acquire)
+{
+    step(acquire, ACQUIRE_RECORDING);
+    enum stk_error error = lease_submit(acquire->engine, &acquire->op, true, acquire->resource,
+                                        acquire_record, record_done);
+    if (error != STK_OK) /* else the operation is the store's already */
+        record_failed(acquire, error);
 }
 
 /* The service had lost state, or a daemon died here before: mint above the store's floor. */
@@ -545,6 +667,17 @@ static void mint_again(struct acquire *acquire)
     }
     acquire->call.void_token = acquire->call.answer_token;
     ask(acquire);
+}
+
+/* The store failed. A lock entered again is still its owner's, by the earlier entry. */
+static void record_failed(struct acquire *acquire, enum stk_error error)
+{
+    acquire->op.error = error;
+    acquire->recorded = RECORDED_NOT; /* whatever the transaction did before it failed */
+    if (acquire->call.answer == LEASE_OWN)
+        end_unrecorded(acquire);
+    else
+        unlock(acquire);
 }
 
 static void record_done(struct store_op *op)
@@ -566,50 +699,86 @@ static void record_done(struct store_op *op)
     }
 }
 
-static void record_grant(struct acquire *acquire)
+static void on_recorded(struct acquire *acquire)
 {
-    step(acquire, ACQUIRE_RECORDING);
-    enum stk_error error = lease_submit(acquire->engine, &acquire->op, true, acquire->resource,
-                                        acquire_record, record_done);
-    if (error != STK_OK) /* else the operation is the store's already */
-        record_failed(acquire, error);
+    int64_t left_ms = lease_left_ms(&acquire->call, engine_now_ms(acquire->engine));
+
+    if (is_unwanted(acquire) || left_ms == 0)
+        give_back(acquire);
+    else
+        end_granted(acquire, left_ms);
 }
 
-/* Step 4: the client's, if there is somebody and something left. */
+/* YIELDING. */
+
+/* As if the holder had renewed in time, which it may be about to. */
+static void yield(struct acquire *acquire)
+{
+    struct lease_call *call = &acquire->call;
+
+    call->verb = LEASE_RELEASE;
+    call->token = call->answer_token;
+    call->done = on_yielded;
+    step(acquire, ACQUIRE_YIELDING);
+    lease_ask(acquire->engine->options.provider, call);
+}
+
+static void on_yielded(struct lease_call *call)
+{
+    struct acquire *acquire = of_call(call, ACQUIRE_YIELDING);
+
+    if (is_unwanted(acquire)) {
+        end_unwanted(acquire);
+        return;
+    }
+    call->answer = LEASE_HELD;
+    call->answer_token = acquire->record.token;
+    call->answer_ttl_ms = YIELDS_MS;
+    on_denied(acquire);
+}
+
+/* UNLOCKING. */
+
+/* Only the service's lock has to go: the store never took this token. */
+static void unlock(struct acquire *acquire)
+{
+    struct lease_call *call = &acquire->call;
+
+    call->verb = LEASE_RELEASE;
+    call->token = call->answer_token;
+    call->done = on_unlocked;
+    step(acquire, ACQUIRE_UNLOCKING);
+    lease_ask(acquire->engine->options.provider, call);
+}
+
+static void on_unlocked(struct lease_call *call)
+{
+    end_unrecorded(of_call(call, ACQUIRE_UNLOCKING));
+}
+
+/* The store did not record the grant: why, once the lock is let go. */
+static void end_unrecorded(struct acquire *acquire)
+{
+    enum stk_error error = acquire->op.error;
+
+    if (is_unwanted(acquire)) {
+        end_unwanted(acquire);
+    } else if (error != STK_OK) {
+        acquire->engine->counters.store_errors += error == STK_STORE;
+        fail(acquire, error, NULL);
+    } else {
+        fail(acquire, STK_LEASEDOWN,
+             "the lease service keeps minting tokens that were used already");
+    }
+}
+
+/* GIVING_BACK. */
 
 /* Memory of its own: it is rare, and every acquire would have to carry it. */
 struct giving_back {
     struct release release;
     struct acquire *acquire;
 };
-
-static void on_given_back(struct release *release)
-{
-    struct giving_back *back = list_entry(release, struct giving_back, release);
-    struct acquire *acquire = back->acquire;
-
-    acquire->engine->counters.leases_given_back++;
-    if (release->error != STK_OK) /* nobody knows of the lease who could end it */
-        release_owe(release, acquire->call.answer_until_ms);
-    if (release->ended) /* else it was entered again, and goes on */
-        engine_tell(acquire->engine, &(struct fact){
-                                         .kind = FACT_GIVEN_BACK,
-                                         .resource = acquire->resource,
-                                         .owner = scope_name(acquire->grant.owner),
-                                         .user = bytes_of(account_name(acquire->account)),
-                                         .token = release->token,
-                                         .ttl_ms = acquire->ttl_ms,
-                                         .holder = acquire->session,
-                                     });
-    free(back);
-    check(acquire->state == ACQUIRE_GIVING_BACK);
-    if (is_unwanted(acquire))
-        end_unwanted(acquire);
-    else if (has_time(acquire))
-        attempt(acquire);
-    else
-        end_denied(acquire);
-}
 
 /* The store retires the token, the service lets go. A repeat that counted nothing has nothing to
  * give back; and what a repeat of this one has been told meanwhile is its client's. (Of one in a
@@ -645,177 +814,30 @@ static void give_back(struct acquire *acquire)
     on_given_back(release);
 }
 
-static void on_recorded(struct acquire *acquire)
+static void on_given_back(struct release *release)
 {
-    int64_t left_ms = lease_left_ms(&acquire->call, engine_now_ms(acquire->engine));
+    struct giving_back *back = list_entry(release, struct giving_back, release);
+    struct acquire *acquire = back->acquire;
 
-    if (is_unwanted(acquire) || left_ms == 0)
-        give_back(acquire);
-    else
-        end_granted(acquire, left_ms);
-}
-
-/* Waiting. */
-
-static void on_turn(struct waiter *waiter)
-{
-    attempt(of_waiter(waiter, ACQUIRE_WAITING));
-}
-
-static void on_drain(struct waiter *waiter)
-{
-    end_unwanted(of_waiter(waiter, ACQUIRE_WAITING));
-}
-
-/* One that is on its way learns it at its next denial. */
-static void on_deadlock(struct deadlock *deadlock)
-{
-    struct acquire *acquire = list_entry(deadlock, struct acquire, deadlock);
-
-    if (acquire->state == ACQUIRE_WAITING)
-        fail(acquire, STK_DEADLOCK, NULL);
-}
-
-static void on_deadline(struct timer *timer)
-{
-    struct acquire *acquire = list_entry(timer, struct acquire, deadline);
-
-    /* One that is on its way learns at its next denial that the time is up. */
-    if (acquire->state == ACQUIRE_WAITING)
-        end_denied(acquire);
-}
-
-static void on_heir(struct waiter *waiter)
-{
-    struct acquire *acquire = of_waiter(waiter, ACQUIRE_WAITING);
-
-    acquire->call.asked_ms = engine_now_ms(acquire->engine); /* before others see it */
-    (void)reserve(acquire);
-    acquire->recorded = RECORDED_NOT;
-    step(acquire, ACQUIRE_INHERITING);
-}
-
-static void on_claimed(struct lease_call *call)
-{
-    struct acquire *acquire = of_call(call, ACQUIRE_CLAIMING);
-
-    if (call->answer == LEASE_GRANTED) {
-        on_recorded(acquire);
-        return;
-    }
-    call->answer_token = call->token;
-    give_back(acquire); /* another daemon was granted it since */
-}
-
-static void on_inherited(struct waiter *waiter, bool committed)
-{
-    struct acquire *acquire = of_waiter(waiter, ACQUIRE_INHERITING);
-    struct lease_call *call = &acquire->call;
-
-    if (!committed || !is_recorded(acquire)) {
-        attempt(acquire);
-        return;
-    }
-    call->verb = LEASE_INHERIT;
-    call->token = call->answer_token;
-    call->record = (struct lease_record){.token = call->token, .live = true, .this_run = true};
-    call->done = on_claimed;
-    step(acquire, ACQUIRE_CLAIMING);
-    lease_ask(acquire->engine->options.provider, call);
-}
-
-struct waiter_about acquire_shown(const struct waiter *waiter)
-{
-    const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
-    const char *way = acquire_keeps_place(acquire) ? "queue"
-                      : acquire->way == WAY_WAITS  ? "wait"
-                                                   : NULL;
-
-    return (struct waiter_about){.session = acquire->session,
-                                 .resource = acquire->resource,
-                                 .owner = scope_name(acquire->options.owner),
-                                 .way = way};
-}
-
-static const struct waiter_events waiter_events = {.on_shown = acquire_shown,
-                                                   .on_turn = on_turn,
-                                                   .on_drain = on_drain,
-                                                   .on_heir = on_heir,
-                                                   .on_inherit = acquire_inherit,
-                                                   .on_inherited = on_inherited};
-
-/* Its beginning, and its end before its time. */
-
-static void make_owner(struct acquire *acquire)
-{
-    struct bytes *owner = &acquire->grant.owner, user = bytes_of(account_name(acquire->account));
-
-    *owner = acquire->options.owner;
-    acquire->anonymous = owner->len == 0 && bytes_equal(user, bytes_of(ACL_DEFAULT_USER));
-    if (owner->len == 0) {
-        chance_hex(acquire->engine->options.chance, acquire->generated, LEASE_NONCE_LEN);
-        *owner = (struct bytes){acquire->generated, LEASE_NONCE_LEN};
-    }
-    if (acquire->options.owner.len == 0 && !acquire->anonymous) { /* whose it is, the row tells */
-        acquire->generated[owner->len++] = SCOPE_MARK;
-        memcpy(acquire->generated + owner->len, user.data, user.len);
-        owner->len += user.len;
-    }
-    lease_nonce(*owner, acquire->anonymous, acquire->call.nonce);
-}
-
-static void begin(struct acquire *acquire)
-{
-    acquire->account = account_keep(acquire->session->account);
-    acquire->connection = (int64_t)acquire->session->id;
-    acquire->error = STK_OK;
-    acquire->reason = NULL;
-    acquire->grant.token = 0;
-    acquire->is_free = false;
-    acquire->waits_since_us = 0;
-    acquire->call.ttl_ms = acquire->ttl_ms;
-    make_owner(acquire);
-}
-
-/* False: its user may have no more of them. */
-static bool join(struct acquire *acquire)
-{
-    if (!account_take(acquire->account, ACCOUNT_WAITERS, acquire->why))
-        return false;
-    acquire->waiter.account = account_keep(acquire->account);
-    if (!acquire_keeps_place(acquire))
-        acquire->waiter.events = &waiter_events;
-    line_join(acquire->engine, acquire->resource, &acquire->waiter);
-    return true;
-}
-
-void acquire_start(struct acquire *acquire)
-{
-    begin(acquire);
-    if (acquire->way != WAY_BASKET && !join(acquire)) {
-        acquire->error = STK_BUSY;
-        acquire->reason = acquire->why;
-        tell(acquire);
-        return;
-    }
-    acquire->run = store_session(acquire->engine->options.store);
-    acquire->deadline.fire = on_deadline;
-    acquire->deadlock.on_found = on_deadlock;
-    acquire->call.resource = acquire->resource;
-    attempt(acquire);
-}
-
-void acquire_again(struct acquire *acquire)
-{
-    begin(acquire);
-    acquire->waiter.waits = false;
-    acquire->waiter.passed_over = false;
-    attempt(acquire);
-}
-
-void acquire_cancel(struct acquire *acquire)
-{
-    acquire->session = NULL;
-    if (acquire->state == ACQUIRE_WAITING)
+    acquire->engine->counters.leases_given_back++;
+    if (release->error != STK_OK) /* nobody knows of the lease who could end it */
+        release_owe(release, acquire->call.answer_until_ms);
+    if (release->ended) /* else it was entered again, and goes on */
+        engine_tell(acquire->engine, &(struct fact){
+                                         .kind = FACT_GIVEN_BACK,
+                                         .resource = acquire->resource,
+                                         .owner = scope_name(acquire->grant.owner),
+                                         .user = bytes_of(account_name(acquire->account)),
+                                         .token = release->token,
+                                         .ttl_ms = acquire->ttl_ms,
+                                         .holder = acquire->session,
+                                     });
+    free(back);
+    check(acquire->state == ACQUIRE_GIVING_BACK);
+    if (is_unwanted(acquire))
         end_unwanted(acquire);
+    else if (has_time(acquire))
+        attempt(acquire);
+    else
+        end_denied(acquire);
 }
