@@ -2,15 +2,13 @@
 /* ACQUIREALL: a basket of leases, all or none. It looks at all before it takes any, so that one
  * that gets null has done nothing to anybody.
  *
- *             ┌────── its turn ───────┐
- *             ▼                       │
- *          LOOKING ──one is held──▶ WAITING ──deadline──▶ null
- *             │ all are free          ▲
- *             ▼                       │ there is time
- *          TAKING ──denied, lost──▶ RETURNING ──▶ null, error
- *             │                       ▲
- *             ▼                       │ lost, error
- *          FRESHENING ──▶ CONFIRMING ─┴─▶ reply [token ...]
+ *   NEW ──▶ LOOKING ──▶ TAKING ──▶ CONFIRMING                    all are free: [token ...]
+ *                       TAKING ──▶ FRESHENING ──▶ CONFIRMING     it took its time
+ *                                  CONFIRMING ──▶ FRESHENING     so did the confirmation
+ *           LOOKING ──▶ WAITING ──▶ LOOKING                      one is held: until its turn there
+ *           LOOKING ──▶ LOOKING                                  its turn came while it looked
+ *           LOOKING, WAITING, TAKING, FRESHENING, CONFIRMING ──▶ RETURNING    null, an error
+ *           RETURNING ──▶ LOOKING                                there is time to go on
  *
  * - Only where another takes one between the look and the taking has it fenced somebody for
  *   nothing; what it has taken goes back.
@@ -34,6 +32,7 @@
 
 #include <xxhash.h>
 
+#include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/scope.h"
@@ -44,13 +43,21 @@
 #define ID_OF_ANOTHER "this ID was used for another command"
 #define ID_LOST       "the leases that this ID was granted are over; ask again with another ID"
 
-enum basket_phase {
-    BASKET_LOOKING,
-    BASKET_WAITING,
-    BASKET_TAKING,
-    BASKET_FRESHENING,
-    BASKET_CONFIRMING,
-    BASKET_RETURNING,
+enum basket_state {
+    BASKET_NEW,        /* being read, and not in the lines yet */
+    BASKET_LOOKING,    /* what the store knows of all of them, then whether each is free */
+    BASKET_WAITING,    /* for one of them, passed over in the other lines */
+    BASKET_TAKING,     /* one after the other */
+    BASKET_FRESHENING, /* has all, and renews them: so much time has gone by */
+    BASKET_CONFIRMING, /* has all; are they all good still? */
+    BASKET_RETURNING,  /* gives back what it has */
+};
+
+/* What comes when all are back. */
+enum basket_sequel {
+    SEQUEL_REPLY,
+    SEQUEL_LOOK, /* a lease was lost: it begins anew, if there is time */
+    SEQUEL_WAIT, /* another took the one at `denied_at`: so, too, from waiting for that one on */
 };
 
 struct basket_item {
@@ -93,12 +100,10 @@ struct basket {
     struct account *account; /* that counts it as one that waits */
     struct acquire_options options;
     uint64_t fingerprint;
-    enum basket_phase phase;
-    bool is_acquiring;
+    enum basket_state state;
     size_t taken;   /* items whose lease it has */
     size_t renewed; /* of these, in this pass */
-    bool restart;   /* a lease was lost: from the beginning, once all are back */
-    bool denied;    /* another took this one: wait for it, once all are back */
+    enum basket_sequel sequel;
     size_t denied_at;
     bool lost;              /* so the confirmation found */
     bool remembered;        /* its ID is, for all of it */
@@ -127,6 +132,44 @@ static bool is_unwanted(const struct basket *basket)
 static bool has_time(const struct basket *basket)
 {
     return basket->options.wait_until_ms > engine_now_ms(basket->request->engine);
+}
+
+#define TO(name) STATE_BIT(BASKET_##name)
+
+static const struct state states[] = {
+    [BASKET_NEW] = {"NEW", TO(LOOKING)},
+    [BASKET_LOOKING] = {"LOOKING", TO(LOOKING) | TO(WAITING) | TO(TAKING) | TO(RETURNING)},
+    [BASKET_WAITING] = {"WAITING", TO(LOOKING) | TO(RETURNING)},
+    [BASKET_TAKING] = {"TAKING", TO(FRESHENING) | TO(CONFIRMING) | TO(RETURNING)},
+    [BASKET_FRESHENING] = {"FRESHENING", TO(CONFIRMING) | TO(RETURNING)},
+    [BASKET_CONFIRMING] = {"CONFIRMING", TO(FRESHENING) | TO(RETURNING)},
+    [BASKET_RETURNING] = {"RETURNING", TO(LOOKING)},
+};
+
+/* What holds from the first moment of its state on. */
+static void check_state(const struct basket *basket)
+{
+    check(basket->acquire.state == ACQUIRE_IDLE); /* TAKING begins one afterwards */
+    check(basket->failure == STK_OK || basket->state == BASKET_RETURNING);
+    switch (basket->state) {
+    case BASKET_NEW:
+    case BASKET_LOOKING:
+    case BASKET_TAKING: check(basket->taken == 0 && !basket->remembered); break;
+    case BASKET_WAITING:
+        check(basket->taken == 0 && basket->looks == NULL && basket->waits_since_us != 0);
+        break;
+    case BASKET_FRESHENING: check(basket->taken == basket->count); break;
+    case BASKET_CONFIRMING: check(basket->taken == basket->count && !basket->remembered); break;
+    case BASKET_RETURNING: check(!basket->remembered || basket->taken == 0); break;
+    }
+}
+
+/* Every change of state is one of these. */
+static void step(struct basket *basket, enum basket_state to)
+{
+    state_check_step(states, basket->state, to);
+    basket->state = to;
+    check_state(basket);
 }
 
 /* Giving up, and giving back. */
@@ -160,11 +203,11 @@ static void give_back_last(struct basket *basket)
  * are its client's, who may have been told of them by a repeat: they stay. */
 static void give_up(struct basket *basket, enum stk_error error, const char *reason)
 {
-    if (basket->phase == BASKET_RETURNING)
+    if (basket->state == BASKET_RETURNING)
         return;
-    basket->phase = BASKET_RETURNING;
     if (basket->remembered)
         basket->taken = 0;
+    step(basket, BASKET_RETURNING);
     basket->failure = error;
     snprintf(basket->reason, sizeof basket->reason, "%s", reason != NULL ? reason : "");
 }
@@ -174,9 +217,9 @@ static void lose(struct basket *basket)
 {
     if (basket->remembered) {
         give_up(basket, STK_STALE, ID_LOST);
-    } else if (basket->phase != BASKET_RETURNING) {
-        basket->restart = true;
-        basket->phase = BASKET_RETURNING;
+    } else if (basket->state != BASKET_RETURNING) {
+        basket->sequel = SEQUEL_LOOK;
+        step(basket, BASKET_RETURNING);
     }
 }
 
@@ -196,7 +239,7 @@ static void on_renewed(struct renewal *renewal)
         basket->request->op.why = renewal->op.why;
         give_up(basket, renewal->error, renewal->reason);
     }
-    if (++basket->renewed < basket->taken && basket->phase == BASKET_FRESHENING &&
+    if (++basket->renewed < basket->taken && basket->state == BASKET_FRESHENING &&
         !is_unwanted(basket))
         renew_next(basket);
     else
@@ -218,7 +261,7 @@ static void renew_next(struct basket *basket)
 
 static void renew_all(struct basket *basket)
 {
-    basket->phase = BASKET_FRESHENING;
+    step(basket, BASKET_FRESHENING);
     basket->renewed = 0;
     renew_next(basket);
 }
@@ -230,13 +273,12 @@ static void on_acquired(struct acquire *acquire)
     struct basket *basket = list_entry(acquire, struct basket, acquire);
     struct basket_item *item = &basket->items[basket->taken];
 
-    basket->is_acquiring = false;
     if (acquire->error != STK_OK) {
         basket->request->op.why = acquire->op.why;
         give_up(basket, acquire->error, acquire->reason);
     } else if (acquire->grant.token == 0) {
         give_up(basket, STK_OK, NULL);
-        basket->denied = true;
+        basket->sequel = SEQUEL_WAIT;
         basket->denied_at = basket->taken;
     } else {
         item->token = acquire->grant.token;
@@ -251,7 +293,7 @@ static void take_next(struct basket *basket)
 {
     struct basket_item *item = &basket->items[basket->taken];
 
-    basket->is_acquiring = true;
+    check(basket->state == BASKET_TAKING);
     basket->acquire = (struct acquire){.engine = basket->request->engine,
                                        .session = basket->request->session,
                                        .resource = item->resource,
@@ -405,7 +447,7 @@ static void look(struct basket *basket)
     struct engine *engine = basket->request->engine;
     size_t size = sizeof *basket->looks + basket->count * sizeof *basket->looks->seen;
 
-    basket->phase = BASKET_LOOKING;
+    step(basket, BASKET_LOOKING);
     for (size_t i = 0; i < basket->count; i++)
         basket->items[i].waiter.passed_over = false; /* it may have its turn everywhere */
     basket->looks = mem_zalloc(size);
@@ -452,7 +494,6 @@ static void wait_for(struct basket *basket, size_t at, const struct lease_call *
     bool is_first = basket->waits_since_us == 0;
 
     begin_to_wait(basket);
-    basket->phase = BASKET_LOOKING;
     if (!is_unwanted(basket) && (is_first || basket->awaited_at != at)) {
         basket->awaited = 0; /* tokens of two resources may be equal */
         basket->awaited_at = at;
@@ -471,7 +512,7 @@ static void wait_for(struct basket *basket, size_t at, const struct lease_call *
     } else if (line_is_head(&item->waiter) && line_was_woken(&item->waiter)) {
         look(basket);
     } else {
-        basket->phase = BASKET_WAITING;
+        step(basket, BASKET_WAITING);
         item->waiter.waits = true;
         if (line_is_head(&item->waiter))
             elsewhere_await_turn(engine, item->resource, &item->waiter, call, record,
@@ -498,10 +539,10 @@ static void end_look(struct basket *basket)
     struct looks *looks = basket->looks;
     size_t at = looks->denied_at;
 
-    if (basket->phase == BASKET_LOOKING && at == basket->count && may_have_all(basket))
-        basket->phase = BASKET_TAKING;
+    if (basket->state == BASKET_LOOKING && at == basket->count && may_have_all(basket))
+        step(basket, BASKET_TAKING);
     basket->looks = NULL;
-    if (basket->phase != BASKET_LOOKING || is_unwanted(basket))
+    if (basket->state != BASKET_LOOKING || is_unwanted(basket))
         next_step(basket);
     else if (!has_time(basket))
         deny(basket);
@@ -524,7 +565,6 @@ static void stop_waiting(struct basket *basket)
 {
     for (size_t i = 0; i < basket->count; i++)
         basket->items[i].waiter.waits = false;
-    basket->phase = BASKET_LOOKING;
 }
 
 static void on_drain(struct waiter *waiter)
@@ -538,7 +578,7 @@ static void on_deadline(struct timer *timer)
 {
     struct basket *basket = list_entry(timer, struct basket, deadline);
 
-    if (basket->phase != BASKET_WAITING)
+    if (basket->state != BASKET_WAITING)
         return;
     stop_waiting(basket);
     deny(basket);
@@ -549,7 +589,7 @@ static void on_deadlock(struct deadlock *deadlock)
 {
     struct basket *basket = list_entry(deadlock, struct basket, deadlock);
 
-    if (basket->phase != BASKET_WAITING)
+    if (basket->state != BASKET_WAITING)
         return;
     stop_waiting(basket);
     give_up(basket, STK_DEADLOCK, NULL);
@@ -658,15 +698,17 @@ static int64_t least_left_ms(const struct basket *basket)
 static void on_all_given_back(struct basket *basket)
 {
     bool goes_on = !is_unwanted(basket) && has_time(basket);
-    bool looks = basket->restart && goes_on, waits = basket->denied && goes_on;
+    enum basket_sequel sequel = goes_on ? basket->sequel : SEQUEL_REPLY;
 
-    basket->restart = basket->denied = false;
-    if (looks)
-        look(basket);
-    else if (waits)
+    basket->sequel = SEQUEL_REPLY;
+    switch (sequel) {
+    case SEQUEL_REPLY: reply_failed(basket); break;
+    case SEQUEL_LOOK: look(basket); break;
+    case SEQUEL_WAIT:
+        step(basket, BASKET_LOOKING);
         wait_for(basket, basket->denied_at, &basket->acquire.call, &basket->acquire.record);
-    else
-        reply_failed(basket);
+        break;
+    }
 }
 
 /* The confirmation, on the store's thread; it may run more than once. */
@@ -738,7 +780,7 @@ static void hand_out(struct basket *basket)
 {
     if (least_left_ms(basket) > 0 || (basket->remembered && basket->request->session == NULL)) {
         reply_whole(basket);
-    } else if (basket->remembered && basket->phase == BASKET_CONFIRMING) {
+    } else if (basket->remembered && basket->state == BASKET_CONFIRMING) {
         renew_all(basket);
     } else {
         lose(basket);
@@ -773,7 +815,7 @@ static void confirm_done(struct store_op *op)
 
 static void confirm(struct basket *basket)
 {
-    basket->phase = BASKET_CONFIRMING;
+    basket->state = BASKET_CONFIRMING;
     enum stk_error error =
         request_submit(basket->request, basket->options.id.len > 0, confirm_run, confirm_done);
     if (error != STK_OK) {
@@ -785,16 +827,16 @@ static void confirm(struct basket *basket)
 /* What comes next, once nothing is under way. */
 static void next_step(struct basket *basket)
 {
-    if (basket->phase != BASKET_RETURNING && is_unwanted(basket))
+    if (basket->state != BASKET_RETURNING && is_unwanted(basket))
         give_up(basket, STK_BUSY, "the daemon is stopping; try again");
-    if (basket->phase == BASKET_RETURNING) {
+    if (basket->state == BASKET_RETURNING) {
         if (basket->taken > 0)
             give_back_last(basket);
         else
             on_all_given_back(basket);
     } else if (basket->taken < basket->count) {
         take_next(basket);
-    } else if (basket->phase == BASKET_TAKING &&
+    } else if (basket->state == BASKET_TAKING &&
                least_left_ms(basket) < basket->ttl_ms - basket->ttl_ms / 8) {
         renew_all(basket);
     } else if (basket->remembered) {
@@ -813,9 +855,9 @@ void acquire_all_abandon(struct request *request)
 {
     struct basket *basket = request->state;
 
-    if (basket != NULL && basket->is_acquiring) {
+    if (basket != NULL && basket->acquire.state != ACQUIRE_IDLE) {
         acquire_cancel(&basket->acquire);
-    } else if (basket != NULL && basket->phase == BASKET_WAITING) {
+    } else if (basket != NULL && basket->state == BASKET_WAITING) {
         stop_waiting(basket);
         next_step(basket);
     }
