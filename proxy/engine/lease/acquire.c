@@ -37,10 +37,8 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "proxy/engine/history/history.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/scope.h"
-#include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/behind.h"
 
 #define ROUNDS_MAX 16
