@@ -92,56 +92,58 @@ static void pause_for(int ms)
     (void)nanosleep(&time, NULL);
 }
 
-static void fail_queued(struct reach *reach, struct worker *worker, struct finished *finished)
+static void fail_queued(struct pg_connection *connection, struct worker *worker,
+                        struct finished *finished)
 {
     struct list batch;
 
     if (worker_take(worker, &batch) == 0)
         return;
     for (struct list *at = batch.next; at != &batch; at = at->next)
-        reach_fail(reach, list_entry(at, struct store_op, link));
+        pg_connection_fail_op(connection, list_entry(at, struct store_op, link));
     (void)finished_add(finished, &batch);
     finished_close(finished, false);
 }
 
 /* Nobody is answered: the owner ends the process. */
-static void lose(const struct reach *reach, struct worker *worker, struct finished *finished)
+static void lose(const struct pg_connection *connection, struct worker *worker,
+                 struct finished *finished)
 {
-    log_error(reach->log,
+    log_error(connection->log,
               "store %s: the outcome of a commit will never be known: it was in doubt "
               "for too long",
-              reach->txn.pg.name);
+              connection->pg.name);
     if (finished->wake != NULL)
         finished->wake(finished->context);
     while (!worker_stopping(worker))
         pause_for(POLL_MS);
 }
 
-enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct finished *finished,
-                          int64_t mark)
+enum pg_ended pg_find_out(struct pg_connection *connection, struct worker *worker,
+                          struct finished *finished, int64_t mark)
 {
     enum pg_ended ended = PG_UNKNOWN;
-    struct pg *pg = &reach->txn.pg;
+    struct pg *pg = &connection->pg;
     char why[STORE_WHY_MAX];
 
     text_print(why, sizeof why, "%s", pg->why);
-    log_warn(reach->log, "store %s: the outcome of a commit is unknown (%s); finding it out",
+    log_warn(connection->log, "store %s: the outcome of a commit is unknown (%s); finding it out",
              pg->name, why);
     while (!worker_stopping(worker)) {
-        if (reach_ready(reach))
-            ended = pg_outcome(&reach->txn, mark);
+        if (pg_connection_ready(connection))
+            ended = pg_outcome(&connection->txn, mark);
         if (ended != PG_UNKNOWN)
             break;
-        if (atomic_load(&reach->txn.shared->lost)) {
-            lose(reach, worker, finished);
+        if (atomic_load(&connection->txn.shared->lost)) {
+            lose(connection, worker, finished);
             break;
         }
-        reach_failed(reach);
-        fail_queued(reach, worker, finished);
+        pg_connection_failed(connection);
+        fail_queued(connection, worker, finished);
         pause_for(POLL_MS);
     }
     if (ended != PG_UNKNOWN) {
-        log_info(reach->log, "store %s: that commit is %s", pg->name,
+        log_info(connection->log, "store %s: that commit is %s", pg->name,
                  ended == PG_COMMITTED ? "there" : "not there, and is done again");
         text_print(pg->why, sizeof pg->why, "%s", why); /* of what is not there */
     }
@@ -151,7 +153,7 @@ enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct fin
 /* Run it in a transaction, which is left open where it went well. */
 static void run_once(struct apart *apart, struct store_op *op, bool floor)
 {
-    struct pg_txn *txn = &apart->reach.txn;
+    struct pg_txn *txn = &apart->connection.txn;
 
     set_clear(&txn->set);
     txn->kind = op->writes ? PG_ALONE : PG_READS;
@@ -170,11 +172,11 @@ static void run_once(struct apart *apart, struct store_op *op, bool floor)
  * more than one trip's limit. */
 static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
 {
-    struct reach *reach = &apart->reach;
-    struct pg_txn *txn = &reach->txn;
+    struct pg_connection *connection = &apart->connection;
+    struct pg_txn *txn = &connection->txn;
 
-    if (!reach_ready(reach)) {
-        reach_fail(reach, op);
+    if (!pg_connection_ready(connection)) {
+        pg_connection_fail_op(connection, op);
         return true;
     }
     run_once(apart, op, *floor);
@@ -183,16 +185,16 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
     if (txn->stop == PG_ON && op->error == STK_OK && txn->begun && !txn->broken) {
         enum pg_ended ended = pg_commit(txn);
         if (ended == PG_UNKNOWN)
-            ended = pg_find_out(reach, &apart->worker, apart->finished, txn->mark);
+            ended = pg_find_out(connection, &apart->worker, apart->finished, txn->mark);
         if (ended == PG_COMMITTED) {
             pg_watch_notify(apart->watch, &txn->set);
-            reach_good(reach);
+            pg_connection_works(connection);
             return true;
         }
         if (ended == PG_UNKNOWN) { /* and nobody will know any more: it is not done again */
             pg_roll_back(txn);
-            reach_note(reach);
-            reach_fail(reach, op);
+            pg_connection_note(connection);
+            pg_connection_fail_op(connection, op);
             return true;
         }
         txn->stop = PG_FAILED;
@@ -205,12 +207,12 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
         return true;
     *floor |= stop == PG_FLOOR;
     if (stop == PG_FAILED) {
-        reach_note(reach);
-        reach_fail(reach, op);
+        pg_connection_note(connection);
+        pg_connection_fail_op(connection, op);
     }
     if (stop == PG_LOCKED)
-        blockers_fail(&apart->watch->blockers, reach->reasons, op);
-    return stop == PG_FAILED && txn->pg.conn == NULL && txn->pg.timed_out;
+        blockers_fail(&apart->watch->blockers, connection->reasons, op);
+    return stop == PG_FAILED && txn->pg->conn == NULL && txn->pg->timed_out;
 }
 
 static void run(struct apart *apart, struct store_op *op)
@@ -220,15 +222,15 @@ static void run(struct apart *apart, struct store_op *op)
 
     op->waits_since_ms = now_ms;
     for (int tries = 0; tries < TRIES && !attempt(apart, op, &floor); tries++) {
-        if (apart->reach.txn.stop != PG_LOCKED)
+        if (apart->connection.txn.stop != PG_LOCKED)
             continue;
         if (clock_now_ms(&clock_monotonic) >= until_ms || worker_stopping(&apart->worker))
             break;
         tries--;
         pause_for(POLL_MS);
     }
-    if (apart->reach.txn.stop == PG_FAILED)
-        reach_failed(&apart->reach);
+    if (apart->connection.txn.stop == PG_FAILED)
+        pg_connection_failed(&apart->connection);
 }
 
 enum work_result apart_work(void *context, struct list *batch, size_t count, bool inlined)

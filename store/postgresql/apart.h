@@ -7,12 +7,12 @@
 
 #include <pthread.h>
 
-#include "store/postgresql/reach.h"
+#include "store/postgresql/connection.h"
 #include "store/postgresql/watch.h"
 #include "store/worker.h"
 
 struct apart {
-    struct reach reach;
+    struct pg_connection connection;
     struct worker worker;
     struct finished *finished;
     struct pg_watch *watch;
@@ -35,7 +35,7 @@ enum work_result apart_work(void *context, struct list *batch, size_t count, boo
 
 /* Find out what became of a transaction, and say so in the log. Give up when the worker is to
  * end: PG_UNKNOWN. What is queued meanwhile is failed. */
-enum pg_ended pg_find_out(struct reach *reach, struct worker *worker, struct finished *finished,
-                          int64_t mark);
+enum pg_ended pg_find_out(struct pg_connection *connection, struct worker *worker,
+                          struct finished *finished, int64_t mark);
 
 #endif

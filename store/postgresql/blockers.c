@@ -217,10 +217,10 @@ static bool end(struct pg *pg, const struct blocked *blocked)
     return ended;
 }
 
-size_t blockers_look(struct blockers *blockers, struct reach *reach, const struct log *log,
-                     bool *more, bool *good)
+size_t blockers_look(struct blockers *blockers, struct pg_connection *connection,
+                     const struct log *log, bool *more, bool *good)
 {
-    struct pg *pg = &reach->txn.pg;
+    struct pg *pg = &connection->pg;
     struct blocked blocked;
     size_t at = 0, ended = 0;
 

@@ -13,7 +13,7 @@
 
 #include <pthread.h>
 
-#include "store/postgresql/reach.h"
+#include "store/postgresql/connection.h"
 
 enum {
     BLOCKERS_MAX = 32,
@@ -53,7 +53,7 @@ bool blockers_note(struct blockers *blockers, const struct set *set);
 void blockers_fail(struct blockers *blockers, struct store_reasons *reasons, struct store_op *op);
 /* Look who it is, on this connection. Return how many backends were ended; whether rows are left
  * in `*more`. False in `*good`: the connection failed. */
-size_t blockers_look(struct blockers *blockers, struct reach *reach, const struct log *log,
-                     bool *more, bool *good);
+size_t blockers_look(struct blockers *blockers, struct pg_connection *connection,
+                     const struct log *log, bool *more, bool *good);
 
 #endif

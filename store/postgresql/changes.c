@@ -34,7 +34,7 @@ static void send_columns(struct pg_txn *txn, enum pg_statement statement, struct
     if (dated)
         pg_param_int64(&params, txn->now_ms);
     if (columns->rows > 0)
-        pg_send(&txn->pg, statement, &params);
+        pg_send(txn->pg, statement, &params);
     for (size_t i = 0; i < columns->count; i++)
         buf_free(&columns->of[i].buf);
 }
@@ -250,8 +250,8 @@ bool pg_write(struct pg_txn *txn)
     if (!set_changed(&txn->set))
         return true;
     pg_send_changes(txn);
-    pg_sync(&txn->pg);
-    if (!pg_end(&txn->pg))
+    pg_sync(txn->pg);
+    if (!pg_end(txn->pg))
         return false;
     set_written(&txn->set);
     txn->wrote = true;

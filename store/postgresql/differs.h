@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What can differ between the store and what a connection knows of it. Each transaction asks; where
- * something does, the connection is made anew (reach.c), and the store is looked at again
+ * something does, the connection is made anew (connection.c), and the store is looked at again
  * (identity.h). The reason is told where that does not help. */
 #ifndef STOCKADE_STORE_POSTGRESQL_DIFFERS_H
 #define STOCKADE_STORE_POSTGRESQL_DIFFERS_H

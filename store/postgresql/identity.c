@@ -23,7 +23,7 @@ static bool is_newest(struct pg_txn *txn, int64_t system, int64_t timeline)
     }
     pthread_mutex_unlock(&shared->place_lock);
     if (timeline < seen)
-        text_print(txn->pg.why, sizeof txn->pg.why,
+        text_print(txn->pg->why, sizeof txn->pg->why,
                    "this server is on timeline %lld, older than %lld, which was seen before: it is "
                    "no longer the primary",
                    (long long)timeline, (long long)seen);
@@ -75,7 +75,7 @@ static void list_told(const struct pg_txn *txn, struct pg_array *marks, struct p
 
 static bool read_identity(struct pg_txn *txn, struct identity *identity)
 {
-    struct pg *pg = &txn->pg;
+    struct pg *pg = txn->pg;
     struct pg_params params = {.count = 0};
     struct pg_array marks, ends;
     int64_t system = 0;
@@ -118,7 +118,7 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
 /* The store's time, and what is known of it. */
 static bool read_clock(struct pg_txn *txn, struct pg_clock_look *look, struct pg_clock_note *note)
 {
-    struct pg *pg = &txn->pg;
+    struct pg *pg = txn->pg;
     struct pg_clock *clock = &txn->shared->clock;
 
     pg_send(pg, PG_CLOCK, NULL);
@@ -144,9 +144,9 @@ static bool correct_clock(struct pg_txn *txn, int64_t error_ms, int64_t number)
 
     pg_param_int64(&params, error_ms);
     pg_param_int64(&params, number);
-    pg_send(&txn->pg, PG_CLOCK_PUT, &params);
-    pg_sync_deciding(&txn->pg);
-    return pg_end(&txn->pg) && txn->pg.decision == PG_DECIDED;
+    pg_send(txn->pg, PG_CLOCK_PUT, &params);
+    pg_sync_deciding(txn->pg);
+    return pg_end(txn->pg) && txn->pg->decision == PG_DECIDED;
 }
 
 static bool settle_clock(struct pg_txn *txn)
@@ -169,14 +169,15 @@ static bool settle_clock(struct pg_txn *txn)
         if (!correct_clock(txn, error_ms, look.number))
             return false;
     }
-    text_print(txn->pg.why, sizeof txn->pg.why, "the server's clock is being set again and again");
+    text_print(txn->pg->why, sizeof txn->pg->why,
+               "the server's clock is being set again and again");
     return false;
 }
 
 /* Alone. How far tokens may have come takes a look at all rows. */
 static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
 {
-    struct pg *pg = &txn->pg;
+    struct pg *pg = txn->pg;
     struct pg_params floor = {.count = 0}, now = {.count = 0};
     int64_t known = 0;
 
@@ -210,7 +211,7 @@ static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
 /* Nothing is granted or written until it is done, and it is done as a whole. */
 static bool begin_anew_in_time(struct pg_txn *txn, struct pg_anew *anew)
 {
-    struct pg *pg = &txn->pg;
+    struct pg *pg = txn->pg;
     char why[STORE_WHY_MAX];
 
     log_info(txn->shared->log, "store: %s: finding out how far tokens have come", anew->why);
@@ -228,12 +229,12 @@ static bool begin_anew_in_time(struct pg_txn *txn, struct pg_anew *anew)
 /* Under the lock, so that of several daemons one does it. */
 static bool settle_identity(struct pg_txn *txn, struct pg_anew *anew)
 {
-    struct pg *pg = &txn->pg;
+    struct pg *pg = txn->pg;
     struct identity identity = {0};
 
     txn->kind = PG_ALONE;
     /* Nobody makes a trigger on the table behind this look: it is locked. */
-    if (!pg_begin_floor(txn) || !pg_schema_is_ours(&txn->pg) || !read_identity(txn, &identity))
+    if (!pg_begin_floor(txn) || !pg_schema_is_ours(txn->pg) || !read_identity(txn, &identity))
         return false;
     anew->why = pg_anew_why(&identity.signs);
     anew->ended = pg_anew_ends_all(&identity.signs);
@@ -255,7 +256,7 @@ bool pg_check_identity(struct pg_txn *txn, struct pg_anew *anew)
     *anew = (struct pg_anew){0};
     if (!read_identity(txn, &identity))
         return false;
-    int64_t sent_ms = txn->pg.sent_ms, got_ms = clock_now_ms(&clock_monotonic);
+    int64_t sent_ms = txn->pg->sent_ms, got_ms = clock_now_ms(&clock_monotonic);
     if (!settle_clock(txn))
         return false;
     if (identity.signs.fresh || pg_anew_why(&identity.signs) != NULL || identity.stale) {

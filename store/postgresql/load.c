@@ -19,33 +19,33 @@ static enum value_type type_of(int64_t number)
 static void take_row(struct pg_txn *txn, const PGresult *result, int at)
 {
     struct set *set = &txn->set;
-    struct row *row = set_row(set, pg_value_bytes(&txn->pg, result, at, 1));
+    struct row *row = set_row(set, pg_value_bytes(txn->pg, result, at, 1));
     struct content *now = &row->now;
 
-    set_identify(set, row, pg_value_int64(&txn->pg, result, at, 0));
+    set_identify(set, row, pg_value_int64(txn->pg, result, at, 0));
     now->exists = row->stored = true;
     now->resource = (struct resource){
         .id = row->id,
-        .fence.token = pg_value_int64(&txn->pg, result, at, 2),
-        .fence.state = (enum fence_state)pg_value_int64(&txn->pg, result, at, 3),
-        .type = type_of(pg_value_int64(&txn->pg, result, at, 4)),
+        .fence.token = pg_value_int64(txn->pg, result, at, 2),
+        .fence.state = (enum fence_state)pg_value_int64(txn->pg, result, at, 3),
+        .type = type_of(pg_value_int64(txn->pg, result, at, 4)),
     };
     now->lease = (struct lease){
-        .holds = pg_value_int64(&txn->pg, result, at, 5),
-        .ttl_ms = pg_value_int64(&txn->pg, result, at, 6),
-        .session = pg_value_int64(&txn->pg, result, at, 7),
-        .connection = pg_value_int64(&txn->pg, result, at, 8),
-        .anonymous = pg_value_bool(&txn->pg, result, at, 9),
-        .owner = set_copy(set, pg_value_bytes(&txn->pg, result, at, 10)),
-        .changed_ms = pg_value_int64(&txn->pg, result, at, 11),
-        .receipts_gone = pg_value_int64(&txn->pg, result, at, 12),
-        .change = pg_value_int64(&txn->pg, result, at, 16),
+        .holds = pg_value_int64(txn->pg, result, at, 5),
+        .ttl_ms = pg_value_int64(txn->pg, result, at, 6),
+        .session = pg_value_int64(txn->pg, result, at, 7),
+        .connection = pg_value_int64(txn->pg, result, at, 8),
+        .anonymous = pg_value_bool(txn->pg, result, at, 9),
+        .owner = set_copy(set, pg_value_bytes(txn->pg, result, at, 10)),
+        .changed_ms = pg_value_int64(txn->pg, result, at, 11),
+        .receipts_gone = pg_value_int64(txn->pg, result, at, 12),
+        .change = pg_value_int64(txn->pg, result, at, 16),
     };
-    now->waited = row->was_waited = pg_value_bool(&txn->pg, result, at, 17);
-    now->receipts_token = pg_value_int64(&txn->pg, result, at, 13);
-    now->fields = pg_value_int64(&txn->pg, result, at, 14);
-    row->string_known = txn->pg.pq.PQgetisnull(result, at, 15) ? UNKNOWN : KNOWN;
-    row->string = set_copy(set, pg_value_bytes(&txn->pg, result, at, 15));
+    now->waited = row->was_waited = pg_value_bool(txn->pg, result, at, 17);
+    now->receipts_token = pg_value_int64(txn->pg, result, at, 13);
+    now->fields = pg_value_int64(txn->pg, result, at, 14);
+    row->string_known = txn->pg->pq.PQgetisnull(result, at, 15) ? UNKNOWN : KNOWN;
+    row->string = set_copy(set, pg_value_bytes(txn->pg, result, at, 15));
     row->known = KNOWN;
 }
 
@@ -129,19 +129,19 @@ static void ask(struct pg_txn *txn, enum pg_statement statement, struct pg_array
     pg_param_array(&params, one);
     if (two != NULL)
         pg_param_array(&params, two);
-    pg_send(&txn->pg, statement, &params);
+    pg_send(txn->pg, statement, &params);
 }
 
 static void send_begin(struct pg_txn *txn, enum pg_statement lock)
 {
-    pg_send(&txn->pg, txn->kind == PG_READS ? PG_BEGIN_READ : PG_BEGIN, NULL);
+    pg_send(txn->pg, txn->kind == PG_READS ? PG_BEGIN_READ : PG_BEGIN, NULL);
     if (txn->kind != PG_READS)
-        pg_send(&txn->pg, lock, NULL);
+        pg_send(txn->pg, lock, NULL);
 }
 
 static void take_begin(struct pg_txn *txn)
 {
-    pg_skip(&txn->pg, txn->kind == PG_READS ? 1 : 2);
+    pg_skip(txn->pg, txn->kind == PG_READS ? 1 : 2);
 }
 
 /* Of the column that says what differs. */
@@ -162,46 +162,46 @@ static enum pg_differs differs(const struct pg *pg, const PGresult *result, int 
 
 static void take_state(struct pg_txn *txn)
 {
-    PGresult *result = pg_take(&txn->pg);
+    PGresult *result = pg_take(txn->pg);
 
-    if (result != NULL && txn->pg.pq.PQntuples(result) == 1) {
-        txn->floor = pg_value_int64(&txn->pg, result, 0, 0);
-        txn->now_ms = pg_value_int64(&txn->pg, result, 0, 1);
+    if (result != NULL && txn->pg->pq.PQntuples(result) == 1) {
+        txn->floor = pg_value_int64(txn->pg, result, 0, 0);
+        txn->now_ms = pg_value_int64(txn->pg, result, 0, 1);
         struct pg_clock_look look = {.now_ms = txn->now_ms,
-                                     .number = pg_value_int64(&txn->pg, result, 0, 3),
-                                     .sent_ms = txn->pg.sent_ms,
+                                     .number = pg_value_int64(txn->pg, result, 0, 3),
+                                     .sent_ms = txn->pg->sent_ms,
                                      .got_ms = clock_now_ms(&clock_monotonic)};
         bool agrees = pg_clock_look(&txn->shared->clock, &look, &txn->since_ms);
-        txn->differs = differs(&txn->pg, result, 2);
+        txn->differs = differs(txn->pg, result, 2);
         if (txn->differs == PG_SAME)
-            pg_replication_found(txn->shared, pg_value_bool(&txn->pg, result, 0, 5), look.sent_ms,
+            pg_replication_found(txn->shared, pg_value_bool(txn->pg, result, 0, 5), look.sent_ms,
                                  look.got_ms);
         if (txn->differs == PG_SAME && !agrees)
             txn->differs = PG_CLOCK_DIFFERS;
-        txn->ended = pg_value_int64(&txn->pg, result, 0, 4);
+        txn->ended = pg_value_int64(txn->pg, result, 0, 4);
     }
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
 }
 
 static void take_rows(struct pg_txn *txn)
 {
-    PGresult *result = pg_take(&txn->pg);
+    PGresult *result = pg_take(txn->pg);
 
-    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++)
+    for (int i = 0; i < txn->pg->pq.PQntuples(result); i++)
         take_row(txn, result, i);
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
 }
 
 static void take_strings(struct pg_txn *txn)
 {
-    PGresult *result = pg_take(&txn->pg);
+    PGresult *result = pg_take(txn->pg);
 
-    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
-        struct row *row = set_row_by_id(&txn->set, pg_value_int64(&txn->pg, result, i, 0));
-        row->string = set_copy(&txn->set, pg_value_bytes(&txn->pg, result, i, 1));
+    for (int i = 0; i < txn->pg->pq.PQntuples(result); i++) {
+        struct row *row = set_row_by_id(&txn->set, pg_value_int64(txn->pg, result, i, 0));
+        row->string = set_copy(&txn->set, pg_value_bytes(txn->pg, result, i, 1));
         row->string_known = KNOWN;
     }
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
 }
 
 /* A part, as its statement gives it. */
@@ -212,14 +212,14 @@ static void take_part(struct pg_txn *txn, struct part *part, const PGresult *res
 
     now->exists = true;
     if (part->kind == PART_FIELD)
-        now->value = set_copy(set, pg_value_bytes(&txn->pg, result, at, 2));
+        now->value = set_copy(set, pg_value_bytes(txn->pg, result, at, 2));
     else
         now->receipt = (struct receipt){
-            .token = pg_value_int64(&txn->pg, result, at, 2),
-            .fingerprint = (uint64_t)pg_value_int64(&txn->pg, result, at, 3),
-            .resp3 = pg_value_bool(&txn->pg, result, at, 4),
-            .written_ms = pg_value_int64(&txn->pg, result, at, 5),
-            .reply = set_copy(set, pg_value_bytes(&txn->pg, result, at, 6)),
+            .token = pg_value_int64(txn->pg, result, at, 2),
+            .fingerprint = (uint64_t)pg_value_int64(txn->pg, result, at, 3),
+            .resp3 = pg_value_bool(txn->pg, result, at, 4),
+            .written_ms = pg_value_int64(txn->pg, result, at, 5),
+            .reply = set_copy(set, pg_value_bytes(txn->pg, result, at, 6)),
         };
     part->known = KNOWN;
 }
@@ -227,16 +227,16 @@ static void take_part(struct pg_txn *txn, struct part *part, const PGresult *res
 /* What an operation has changed stays. */
 static void take_parts(struct pg_txn *txn, enum part_kind kind)
 {
-    PGresult *result = pg_take(&txn->pg);
+    PGresult *result = pg_take(txn->pg);
 
-    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
+    for (int i = 0; i < txn->pg->pq.PQntuples(result); i++) {
         struct set *set = &txn->set;
-        struct row *row = set_row_by_id(set, pg_value_int64(&txn->pg, result, i, 0));
-        struct part *part = set_part(set, row, kind, pg_value_bytes(&txn->pg, result, i, 1));
+        struct row *row = set_row_by_id(set, pg_value_int64(txn->pg, result, i, 0));
+        struct part *part = set_part(set, row, kind, pg_value_bytes(txn->pg, result, i, 1));
         if (part->known != KNOWN)
             take_part(txn, part, result, i);
     }
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
 }
 
 /* The parts of hints, whose rows have come before: those that do not come are not there. Where the
@@ -244,33 +244,33 @@ static void take_parts(struct pg_txn *txn, enum part_kind kind)
 static void take_hinted(struct pg_txn *txn, enum part_kind kind)
 {
     struct set *set = &txn->set;
-    PGresult *result = pg_take(&txn->pg);
+    PGresult *result = pg_take(txn->pg);
 
     for (size_t i = 0; result != NULL && i < set->hints_count; i++)
         if (set->hints[i].kind == kind && set->hints[i].row->stored)
             set_part(set, set->hints[i].row, kind, set->hints[i].key)->known = KNOWN;
-    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
-        struct row *row = set_row_by_id(set, pg_value_int64(&txn->pg, result, i, 0));
+    for (int i = 0; i < txn->pg->pq.PQntuples(result); i++) {
+        struct row *row = set_row_by_id(set, pg_value_int64(txn->pg, result, i, 0));
         if (row == NULL || !row->stored)
             continue;
-        struct part *part = set_part(set, row, kind, pg_value_bytes(&txn->pg, result, i, 1));
-        if (txn->pg.pq.PQgetisnull(result, i, kind == PART_FIELD ? 2 : 6))
+        struct part *part = set_part(set, row, kind, pg_value_bytes(txn->pg, result, i, 1));
+        if (txn->pg->pq.PQgetisnull(result, i, kind == PART_FIELD ? 2 : 6))
             part->known = UNKNOWN;
         else
             take_part(txn, part, result, i);
     }
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
 }
 
 static void take_ids(struct pg_txn *txn)
 {
-    PGresult *result = pg_take(&txn->pg);
+    PGresult *result = pg_take(txn->pg);
 
     if (result != NULL) {
-        txn->next_id = pg_value_int64(&txn->pg, result, 0, 0);
+        txn->next_id = pg_value_int64(txn->pg, result, 0, 0);
         txn->ids_end = txn->next_id + IDS_BLOCK;
     }
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
 }
 
 /* Names that did not come: the row is locked, or there is none. */
@@ -290,18 +290,18 @@ static bool tell_locked(struct pg_txn *txn)
     }
     if (names.count > 0 && txn->kind != PG_READS) {
         pg_param_array(&params, &names);
-        pg_send(&txn->pg, PG_EXISTING, &params);
-        pg_send(&txn->pg, PG_STATE, NULL); /* behind: a row that has gone has raised the floor */
-        pg_sync(&txn->pg);
-        PGresult *result = pg_take(&txn->pg);
-        for (int i = 0; i < txn->pg.pq.PQntuples(result); i++)
-            set_row(set, pg_value_bytes(&txn->pg, result, i, 0))->known = LOCKED;
-        txn->pg.pq.PQclear(result);
+        pg_send(txn->pg, PG_EXISTING, &params);
+        pg_send(txn->pg, PG_STATE, NULL); /* behind: a row that has gone has raised the floor */
+        pg_sync(txn->pg);
+        PGresult *result = pg_take(txn->pg);
+        for (int i = 0; i < txn->pg->pq.PQntuples(result); i++)
+            set_row(set, pg_value_bytes(txn->pg, result, i, 0))->known = LOCKED;
+        txn->pg->pq.PQclear(result);
         take_state(txn);
-        (void)pg_end(&txn->pg);
+        (void)pg_end(txn->pg);
     }
     buf_free(&names.buf);
-    return txn->pg.conn != NULL && !txn->pg.failed;
+    return txn->pg->conn != NULL && !txn->pg->failed;
 }
 
 /* A lease that ended with all the others says nothing of that in its row. */
@@ -338,7 +338,7 @@ static void settle(struct pg_txn *txn)
 static bool load(struct pg_txn *txn, bool ends)
 {
     struct wishes wishes;
-    struct pg *pg = &txn->pg;
+    struct pg *pg = txn->pg;
     bool begins = !txn->begun, reads = txn->kind == PG_READS,
          ids = !reads && txn->ids_end - txn->next_id < IDS_LOW;
 
@@ -403,10 +403,10 @@ bool pg_load_all(struct pg_txn *txn)
 bool pg_begin_floor(struct pg_txn *txn)
 {
     send_begin(txn, PG_FLOOR_ALONE);
-    pg_send(&txn->pg, PG_STATE, NULL);
-    pg_sync(&txn->pg);
+    pg_send(txn->pg, PG_STATE, NULL);
+    pg_sync(txn->pg);
     take_begin(txn);
     take_state(txn);
-    txn->begun = txn->pg.conn != NULL;
-    return pg_end(&txn->pg);
+    txn->begun = txn->pg->conn != NULL;
+    return pg_end(txn->pg);
 }

@@ -65,18 +65,18 @@ static bool run_rounds(struct pg_txn *txn, struct list *batch, struct list *done
     return good && pg_commit(txn) == PG_COMMITTED;
 }
 
-static bool attempt(struct reach *reach, struct list *batch, struct list *done)
+static bool attempt(struct pg_connection *connection, struct list *batch, struct list *done)
 {
-    struct pg_txn *txn = &reach->txn;
+    struct pg_txn *txn = &connection->txn;
     struct list answered;
 
-    if (!reach_ready(reach))
+    if (!pg_connection_ready(connection))
         return false;
     set_clear(&txn->set);
     txn->kind = PG_READS;
     if (!run_at_once(txn, batch, done)) {
         pg_roll_back(txn);
-        reach_note(reach);
+        pg_connection_note(connection);
         return false;
     }
     list_init(&answered);
@@ -85,12 +85,12 @@ static bool attempt(struct reach *reach, struct list *batch, struct list *done)
         list_splice(&answered, batch); /* they have no answer that is replicated */
         list_splice(batch, &answered);
         pg_roll_back(txn);
-        reach_note(reach);
+        pg_connection_note(connection);
         return false;
     }
     list_splice(done, &answered);
     set_clear(&txn->set);
-    reach_good(reach);
+    pg_connection_works(connection);
     return true;
 }
 
@@ -103,13 +103,13 @@ enum work_result pg_reader_work(void *context, struct list *batch, size_t count,
 
     (void)inlined;
     list_init(&done);
-    reader->reach.txn.pg.timed_out = false;
-    for (int tries = 0; !good && tries < TRIES && !reader->reach.txn.pg.timed_out; tries++)
-        good = attempt(&reader->reach, batch, &done);
+    reader->connection.pg.timed_out = false;
+    for (int tries = 0; !good && tries < TRIES && !reader->connection.pg.timed_out; tries++)
+        good = attempt(&reader->connection, batch, &done);
     if (!good)
-        reach_failed(&reader->reach);
+        pg_connection_failed(&reader->connection);
     for (struct list *at = batch->next; at != batch; at = at->next)
-        reach_fail(&reader->reach, list_entry(at, struct store_op, link));
+        pg_connection_fail_op(&reader->connection, list_entry(at, struct store_op, link));
     list_splice(&done, batch);
     struct store_stats *stats = finished_add(reader->finished, &done);
     stats->reads += count;

@@ -5,11 +5,11 @@
 #ifndef STOCKADE_STORE_POSTGRESQL_READER_H
 #define STOCKADE_STORE_POSTGRESQL_READER_H
 
-#include "store/postgresql/reach.h"
+#include "store/postgresql/connection.h"
 #include "store/worker.h"
 
 struct pg_reader {
-    struct reach reach;
+    struct pg_connection connection;
     struct worker worker;
     struct finished *finished;
 };

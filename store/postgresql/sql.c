@@ -103,7 +103,7 @@ static enum stk_error judge_failure(struct statement *at)
         {"58", STK_STORE, NULL},                                  /* I/O */
         {"XX", STK_STORE, NULL},                                  /* damage */
     };
-    struct pg *pg = &at->txn->pg;
+    struct pg *pg = at->txn->pg;
     const char *state = pg->sqlstate;
     enum stk_error error = STK_ERR;
     const char *why = NULL;
@@ -274,7 +274,7 @@ static void send_claims(const struct statement *at)
     }
     pg_param_array(&params, &names);
     pg_param_array(&params, &tokens);
-    pg_send(&at->txn->pg, PG_SQL_PRESENT, &params);
+    pg_send(at->txn->pg, PG_SQL_PRESENT, &params);
     buf_free(&names.buf);
     buf_free(&tokens.buf);
 }
@@ -287,13 +287,13 @@ static void send_limits(struct statement *at)
         send_claims(at);
 
     if (at->read_only) {
-        pg_send(&at->txn->pg, PG_SQL_READS, NULL);
-        pg_send(&at->txn->pg, PG_SQL_READ_ONLY, NULL);
+        pg_send(at->txn->pg, PG_SQL_READS, NULL);
+        pg_send(at->txn->pg, PG_SQL_READ_ONLY, NULL);
     }
     pg_param_int64(&params, at->left_ms);
     pg_param_int64(&params, at->call->own_hidden);
-    pg_send(&at->txn->pg, PG_SQL_LIMITS, &params);
-    pg_send(&at->txn->pg, PG_SQL_PATH, NULL);
+    pg_send(at->txn->pg, PG_SQL_LIMITS, &params);
+    pg_send(at->txn->pg, PG_SQL_PATH, NULL);
 }
 
 /* The server takes one statement for this, and looks no closer at what stands behind PREPARE; or it
@@ -305,7 +305,7 @@ static void send_parse(struct statement *at)
     buf_append_text(&text, "PREPARE " PORTAL " AS ");
     buf_append_bytes(&text, at->call->statement);
     buf_append(&text, "", 1);
-    pg_send_parse(&at->txn->pg, text.data);
+    pg_send_parse(at->txn->pg, text.data);
     buf_free(&text);
 }
 
@@ -361,35 +361,35 @@ static void send_open(struct statement *at)
     pg_param_bytes(&params, call->statement);
     pg_param_array(&params, &types);
     pg_param_array(&params, &values);
-    pg_send(&at->txn->pg, PG_SQL_OPEN, &params);
+    pg_send(at->txn->pg, PG_SQL_OPEN, &params);
     buf_free(&types.buf);
     buf_free(&values.buf);
 }
 
 static void send_settings(struct statement *at)
 {
-    pg_send(&at->txn->pg, PG_SQL_RESET, NULL);
-    pg_send(&at->txn->pg, PG_SQL_SETTLE, NULL);
+    pg_send(at->txn->pg, PG_SQL_RESET, NULL);
+    pg_send(at->txn->pg, PG_SQL_SETTLE, NULL);
     if (is(at, DEFINE)) {
         struct pg_params params = {.count = 0};
         pg_param_bytes(&params, buf_bytes(&at->trees));
         pg_param_bytes(&params, buf_bytes(&at->names));
-        pg_send(&at->txn->pg, PG_SQL_GUARDED, &params);
+        pg_send(at->txn->pg, PG_SQL_GUARDED, &params);
     }
     if (at->read_only)
-        pg_send(&at->txn->pg, PG_SQL_READS_END, NULL);
+        pg_send(at->txn->pg, PG_SQL_READS_END, NULL);
 }
 
 /* Taking. */
 
 static void skip_limits(struct statement *at)
 {
-    pg_skip(&at->txn->pg, (at->read_only ? 4 : 2) + (size_t)presents(at));
+    pg_skip(at->txn->pg, (at->read_only ? 4 : 2) + (size_t)presents(at));
 }
 
 static void take_open(struct statement *at)
 {
-    struct pg *pg = &at->txn->pg;
+    struct pg *pg = at->txn->pg;
     PGresult *result = pg_take(pg);
 
     if (result != NULL)
@@ -399,8 +399,8 @@ static void take_open(struct statement *at)
 
 static void take_columns(struct statement *at)
 {
-    struct libpq *pq = &at->txn->pg.pq;
-    PGresult *result = pg_take(&at->txn->pg);
+    struct libpq *pq = &at->txn->pg->pq;
+    PGresult *result = pg_take(at->txn->pg);
 
     at->columns = result != NULL ? (size_t)pq->PQnfields(result) : 0;
     at->types = mem_alloc((at->columns + 1) * sizeof *at->types);
@@ -495,8 +495,8 @@ static bool hand_out_row(struct statement *at, char *text)
 
 static bool take_rows(struct statement *at)
 {
-    struct libpq *pq = &at->txn->pg.pq;
-    PGresult *result = pg_take(&at->txn->pg);
+    struct libpq *pq = &at->txn->pg->pq;
+    PGresult *result = pg_take(at->txn->pg);
     int count = result != NULL ? pq->PQntuples(result) : 0;
     bool more = true;
 
@@ -512,7 +512,7 @@ static bool take_rows(struct statement *at)
 /* Which tables are guarded? One that it drops, or takes from its parent, is not afterwards. */
 static bool note_guarded(struct statement *at)
 {
-    struct pg *pg = &at->txn->pg;
+    struct pg *pg = at->txn->pg;
 
     pg_send(pg, PG_SQL_TREES, NULL);
     pg_sync(pg);
@@ -528,7 +528,7 @@ static bool note_guarded(struct statement *at)
 /* Has a definition laid hands on a guarded table? */
 static enum stk_error take_guarded(struct statement *at)
 {
-    struct pg *pg = &at->txn->pg;
+    struct pg *pg = at->txn->pg;
     PGresult *result = pg_take(pg);
     bool guarded = result != NULL && pg->pq.PQntuples(result) > 0;
 
@@ -546,7 +546,7 @@ static enum stk_error take_guarded(struct statement *at)
 /* End a trip's sending, whose limit is that of the statement and of a trip. */
 static void end_sending(struct statement *at)
 {
-    struct pg *pg = &at->txn->pg;
+    struct pg *pg = at->txn->pg;
     int timeout_ms = pg->timeout_ms;
 
     pg->timeout_ms += (int)(at->left_ms < INT32_MAX / 2 ? at->left_ms : INT32_MAX / 2);
@@ -557,7 +557,7 @@ static void end_sending(struct statement *at)
 /* One trip: opens it the first time, and hands out a page of rows. */
 static enum stk_error take_page(struct statement *at, bool first)
 {
-    struct pg *pg = &at->txn->pg;
+    struct pg *pg = at->txn->pg;
     int64_t begun_ms = clock_now_ms(&clock_monotonic);
     bool parses = first && is(at, PREPARED);
 
@@ -652,7 +652,7 @@ void pg_present(struct store_txn *base, const struct claim *claims, size_t count
 
 void pg_sql_make_ready(struct pg_txn *txn)
 {
-    struct pg *pg = &txn->pg;
+    struct pg *pg = txn->pg;
 
     if (txn->sql_state == SQL_MISSING)
         txn->sql_state = SQL_UNTRIED; /* somebody may have helped */

@@ -133,10 +133,10 @@ static struct store_stats stats(const struct store *base)
 static void dispose(struct pg_store *store)
 {
     for (size_t i = 0; i < PG_WRITER_LANES; i++)
-        reach_free(&store->writer.lanes[i].reach);
-    reach_free(&store->apart.reach);
+        pg_connection_free(&store->writer.lanes[i].connection);
+    pg_connection_free(&store->apart.connection);
     for (size_t i = 0; i < READS; i++)
-        reach_free(&store->readers[i].reach);
+        pg_connection_free(&store->readers[i].connection);
     pthread_mutex_destroy(&store->apart.lock);
     finished_destroy(&store->finished);
     reasons_destroy(&store->reasons);
@@ -191,7 +191,8 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
         .threaded = true,
         .work = pg_writer_work,
         .context = &store->writer,
-        .pending = store->writer.lanes[0].reach.reported, /* it looks for the database by itself */
+        /* Where the database is away, the writer looks for it by itself. */
+        .pending = store->writer.lanes[0].connection.retry.reported,
     };
     store->apart.worker = *quick = *slow = store->writes;
     store->apart.worker.pending = quick->pending = slow->pending = false;
@@ -266,10 +267,10 @@ bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
     return valid;
 }
 
-static void init_reach(struct pg_store *store, struct reach *reach, enum pg_connection connection,
-                       const struct log *log)
+static void init_connection(struct pg_store *store, struct pg_connection *connection,
+                            enum pg_connection_id id, const struct log *log)
 {
-    reach_init(reach, store->uri, connection, &store->shared, &store->reasons, log);
+    pg_connection_init(connection, store->uri, id, &store->shared, &store->reasons, log);
 }
 
 struct store *store_postgresql_open(const struct store_options *options, char *why, size_t why_size)
@@ -284,13 +285,16 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     pg_clock_init(&store->shared.clock);
     kept_out_init(&store->shared.kept_out);
     pthread_mutex_init(&store->shared.place_lock, NULL);
-    init_reach(store, &store->writer.lanes[0].reach, PG_CONNECTION_WRITER, options->log);
-    init_reach(store, &store->writer.lanes[1].reach, PG_CONNECTION_WRITER_2, options->log);
-    init_reach(store, &store->apart.reach, PG_CONNECTION_APART, options->log);
-    init_reach(store, &store->readers[READS_QUICK].reach, PG_CONNECTION_READER, options->log);
-    init_reach(store, &store->readers[READS_SLOW].reach, PG_CONNECTION_SLOW, options->log);
+    init_connection(store, &store->writer.lanes[0].connection, PG_CONNECTION_WRITER, options->log);
+    init_connection(store, &store->writer.lanes[1].connection, PG_CONNECTION_WRITER_2,
+                    options->log);
+    init_connection(store, &store->apart.connection, PG_CONNECTION_APART, options->log);
+    init_connection(store, &store->readers[READS_QUICK].connection, PG_CONNECTION_READER,
+                    options->log);
+    init_connection(store, &store->readers[READS_SLOW].connection, PG_CONNECTION_SLOW,
+                    options->log);
     /* Of an outage the others tell. */
-    init_reach(store, &store->watch.reach, PG_CONNECTION_WATCH, NULL);
+    init_connection(store, &store->watch.connection, PG_CONNECTION_WATCH, NULL);
     store->watch.log = options->log;
     store->watch.finished = &store->finished;
     store->writer.watch = store->apart.watch = &store->watch;
@@ -304,7 +308,7 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     for (size_t i = 0; i < READS; i++)
         store->readers[i].finished = &store->finished;
     /* Where it cannot be reached now it is tried again: the answer is STORE until then. */
-    (void)reach_ready(&store->writer.lanes[0].reach);
+    (void)pg_connection_ready(&store->writer.lanes[0].connection);
     if (!start_workers(store, options)) {
         text_print(why, why_size, "cannot start the store's threads");
         close_store(&store->base);

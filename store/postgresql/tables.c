@@ -26,11 +26,11 @@ bool pg_may_use_tables(struct pg_txn *txn)
 static PGresult *query(struct pg_txn *txn, enum pg_statement statement,
                        const struct pg_params *params)
 {
-    pg_send(&txn->pg, statement, params);
-    pg_sync(&txn->pg);
-    PGresult *result = pg_take(&txn->pg);
-    if (!pg_end(&txn->pg)) {
-        txn->pg.pq.PQclear(result);
+    pg_send(txn->pg, statement, params);
+    pg_sync(txn->pg);
+    PGresult *result = pg_take(txn->pg);
+    if (!pg_end(txn->pg)) {
+        txn->pg->pq.PQclear(result);
         result = NULL;
     }
     if (result == NULL)
@@ -44,7 +44,7 @@ static enum stk_error run(struct pg_txn *txn, enum pg_statement statement,
     PGresult *result = query(txn, statement, params);
     bool good = result != NULL;
 
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
     txn->wrote = true;
     return good ? STK_OK : STK_STORE;
 }
@@ -56,8 +56,8 @@ static enum stk_error number(struct pg_txn *txn, enum pg_statement statement,
     bool good = result != NULL;
 
     if (good)
-        *value = pg_value_int64(&txn->pg, result, 0, 0);
-    txn->pg.pq.PQclear(result);
+        *value = pg_value_int64(txn->pg, result, 0, 0);
+    txn->pg->pq.PQclear(result);
     return good ? STK_OK : STK_STORE;
 }
 
@@ -68,8 +68,8 @@ static enum stk_error truth(struct pg_txn *txn, enum pg_statement statement,
     bool good = result != NULL;
 
     if (good)
-        *value = pg_value_bool(&txn->pg, result, 0, 0);
-    txn->pg.pq.PQclear(result);
+        *value = pg_value_bool(txn->pg, result, 0, 0);
+    txn->pg->pq.PQclear(result);
     return good ? STK_OK : STK_STORE;
 }
 
@@ -89,17 +89,17 @@ static enum stk_error each_name(struct store_txn *base, enum pg_statement statem
         PGresult *result = query(txn, statement, &params);
         if (result == NULL)
             return STK_STORE;
-        int rows = txn->pg.pq.PQntuples(result);
+        int rows = txn->pg->pq.PQntuples(result);
         more = rows == PG_PAGE_MAX;
         for (int i = 0; i < rows; i++) {
-            after = pg_value_int64(&txn->pg, result, i, 0);
-            if (!each(context, after, pg_value_bytes(&txn->pg, result, i, 1),
-                      (enum value_type)pg_value_int64(&txn->pg, result, i, 2))) {
+            after = pg_value_int64(txn->pg, result, i, 0);
+            if (!each(context, after, pg_value_bytes(txn->pg, result, i, 1),
+                      (enum value_type)pg_value_int64(txn->pg, result, i, 2))) {
                 more = false;
                 break;
             }
         }
-        txn->pg.pq.PQclear(result);
+        txn->pg->pq.PQclear(result);
     }
     return STK_OK;
 }
@@ -139,21 +139,21 @@ enum stk_error pg_each_field(struct pg_txn *txn, int64_t id, struct bytes from, 
         pg_param_bytes(&params, buf_bytes(&next));
         PGresult *result = query(txn, PG_EACH_FIELD, &params);
         good = result != NULL;
-        int rows = txn->pg.pq.PQntuples(result);
+        int rows = txn->pg->pq.PQntuples(result);
         size_t bytes = 0;
         bool goes_on = true;
         for (int i = 0; i < rows && good && goes_on; i++) {
-            struct bytes value = pg_value_bytes(&txn->pg, result, i, 1);
+            struct bytes value = pg_value_bytes(txn->pg, result, i, 1);
             bytes += value.len;
-            goes_on = each(context, pg_value_bytes(&txn->pg, result, i, 0), value);
+            goes_on = each(context, pg_value_bytes(txn->pg, result, i, 0), value);
         }
         more = goes_on && (rows == PG_PAGE_MAX || bytes >= PG_PAGE_BYTES_MAX);
         if (more) { /* the next name there can be */
             buf_clear(&next);
-            buf_append_bytes(&next, pg_value_bytes(&txn->pg, result, rows - 1, 0));
+            buf_append_bytes(&next, pg_value_bytes(txn->pg, result, rows - 1, 0));
             buf_append(&next, "", 1);
         }
-        txn->pg.pq.PQclear(result);
+        txn->pg->pq.PQclear(result);
     }
     buf_free(&next);
     return good ? STK_OK : STK_STORE;
@@ -171,18 +171,18 @@ enum stk_error pg_each_receipt(struct store_txn *base, const struct resource *re
     PGresult *result = query(txn, PG_EACH_RECEIPT, &params);
     if (result == NULL)
         return STK_STORE;
-    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++) {
+    for (int i = 0; i < txn->pg->pq.PQntuples(result); i++) {
         const struct receipt receipt = {
-            .token = pg_value_int64(&txn->pg, result, i, 1),
-            .fingerprint = (uint64_t)pg_value_int64(&txn->pg, result, i, 2),
-            .resp3 = pg_value_bool(&txn->pg, result, i, 3),
-            .written_ms = pg_value_int64(&txn->pg, result, i, 4),
-            .reply = pg_value_bytes(&txn->pg, result, i, 5),
+            .token = pg_value_int64(txn->pg, result, i, 1),
+            .fingerprint = (uint64_t)pg_value_int64(txn->pg, result, i, 2),
+            .resp3 = pg_value_bool(txn->pg, result, i, 3),
+            .written_ms = pg_value_int64(txn->pg, result, i, 4),
+            .reply = pg_value_bytes(txn->pg, result, i, 5),
         };
-        if (!each(context, pg_value_bytes(&txn->pg, result, i, 0), &receipt))
+        if (!each(context, pg_value_bytes(txn->pg, result, i, 0), &receipt))
             break;
     }
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
     return STK_OK;
 }
 
@@ -210,14 +210,14 @@ static enum stk_error sweep_token(struct pg_txn *txn, int64_t before_ms, size_t 
     *removed = 0;
     if (result == NULL)
         return STK_STORE;
-    *found = txn->pg.pq.PQntuples(result) == 1;
+    *found = txn->pg->pq.PQntuples(result) == 1;
     if (*found) {
-        pg_param_int64(&entry, pg_value_int64(&txn->pg, result, 0, 0));
+        pg_param_int64(&entry, pg_value_int64(txn->pg, result, 0, 0));
         params.count = 0;
-        pg_param_int64(&params, pg_value_int64(&txn->pg, result, 0, 1));
-        pg_param_int64(&params, pg_value_int64(&txn->pg, result, 0, 2));
+        pg_param_int64(&params, pg_value_int64(txn->pg, result, 0, 1));
+        pg_param_int64(&params, pg_value_int64(txn->pg, result, 0, 2));
     }
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
     if (!*found)
         return STK_OK;
     if (truth(txn, PG_RECEIPTS_GONE, &params, found) != STK_OK)
@@ -228,8 +228,8 @@ static enum stk_error sweep_token(struct pg_txn *txn, int64_t before_ms, size_t 
     result = query(txn, PG_RECEIPTS_REMOVE, &params);
     if (result == NULL)
         return STK_STORE;
-    *removed = (size_t)strtoull(txn->pg.pq.PQcmdTuples(result), NULL, 10);
-    txn->pg.pq.PQclear(result);
+    *removed = (size_t)strtoull(txn->pg->pq.PQcmdTuples(result), NULL, 10);
+    txn->pg->pq.PQclear(result);
     txn->wrote = true;
     return *removed == max ? STK_OK : run(txn, PG_RETIRED_REMOVE, &entry);
 }
@@ -306,9 +306,9 @@ static enum stk_error remove_resources(struct pg_txn *txn, int64_t after, int64_
     PGresult *result = query(txn, PG_SWEEP_REMOVE, &params);
     if (result == NULL)
         return STK_STORE;
-    *removed = (size_t)pg_value_int64(&txn->pg, result, 0, 0);
-    pg_param_int64(&floor, pg_value_int64(&txn->pg, result, 0, 1));
-    txn->pg.pq.PQclear(result);
+    *removed = (size_t)pg_value_int64(txn->pg, result, 0, 0);
+    pg_param_int64(&floor, pg_value_int64(txn->pg, result, 0, 1));
+    txn->pg->pq.PQclear(result);
     return *removed > 0 ? run(txn, PG_FLOOR_RAISE, &floor) : STK_OK;
 }
 
@@ -355,16 +355,16 @@ static enum stk_error lock_rows(struct pg_txn *txn, int64_t after, size_t max, i
     bool locked = false;
     buf_free(&ids->buf);
     pg_array_start(ids, PG_INT8);
-    for (int i = 0; i < txn->pg.pq.PQntuples(result) && !locked; i++) {
-        locked = !txn->pg.pq.PQgetisnull(result, i, 1);
+    for (int i = 0; i < txn->pg->pq.PQntuples(result) && !locked; i++) {
+        locked = !txn->pg->pq.PQgetisnull(result, i, 1);
         if (!locked)
-            pg_array_int64(ids, pg_value_int64(&txn->pg, result, i, 0));
+            pg_array_int64(ids, pg_value_int64(txn->pg, result, i, 0));
         else if (i > 0)
-            *end = pg_value_int64(&txn->pg, result, i - 1, 0);
+            *end = pg_value_int64(txn->pg, result, i - 1, 0);
         else
-            set_row(&txn->set, pg_value_bytes(&txn->pg, result, 0, 1))->known = LOCKED;
+            set_row(&txn->set, pg_value_bytes(txn->pg, result, 0, 1))->known = LOCKED;
     }
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
     return locked && ids->count == 0 ? pg_stop(txn, PG_LOCKED) : STK_OK;
 }
 
@@ -431,12 +431,12 @@ enum stk_error pg_audit_head(struct store_txn *base, struct bytes chain, int64_t
     PGresult *result = query(txn, PG_AUDIT, &params);
     if (result == NULL)
         return STK_STORE;
-    if (txn->pg.pq.PQntuples(result) == 1) {
-        *restored = pg_value_bool(&txn->pg, result, 0, 2);
-        same = pg_value_int64(&txn->pg, result, 0, 0) == lines &&
-               bytes_equal(pg_value_bytes(&txn->pg, result, 0, 1), hash);
+    if (txn->pg->pq.PQntuples(result) == 1) {
+        *restored = pg_value_bool(txn->pg, result, 0, 2);
+        same = pg_value_int64(txn->pg, result, 0, 0) == lines &&
+               bytes_equal(pg_value_bytes(txn->pg, result, 0, 1), hash);
     }
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
     if (same && !*restored)
         return STK_OK;
     pg_param_int64(&params, lines);
@@ -451,15 +451,15 @@ static enum stk_error change_guard(struct pg_txn *txn, enum pg_statement stateme
 {
     if (!pg_may_use_tables(txn))
         return STK_STORE;
-    txn->pg.timeout_ms = PG_LONG_TIMEOUT_MS; /* it looks for keys that cannot be guarded */
+    txn->pg->timeout_ms = PG_LONG_TIMEOUT_MS; /* it looks for keys that cannot be guarded */
     PGresult *result = query(txn, statement, params);
-    txn->pg.timeout_ms = PG_TIMEOUT_MS;
+    txn->pg->timeout_ms = PG_TIMEOUT_MS;
     if (result == NULL)
         return STK_STORE;
-    bool refused = !txn->pg.pq.PQgetisnull(result, 0, 0);
+    bool refused = !txn->pg->pq.PQgetisnull(result, 0, 0);
     if (refused)
-        pg_value_text(&txn->pg, result, 0, 0, why, SQL_WHY_MAX);
-    txn->pg.pq.PQclear(result);
+        pg_value_text(txn->pg, result, 0, 0, why, SQL_WHY_MAX);
+    txn->pg->pq.PQclear(result);
     txn->wrote = true;
     return refused ? STK_ERR : STK_OK;
 }
@@ -492,11 +492,10 @@ enum stk_error pg_guards(struct store_txn *base, txn_each_guard each, void *cont
     PGresult *result = query(txn, PG_GUARDS, NULL);
     if (result == NULL)
         return STK_STORE;
-    for (int i = 0; i < txn->pg.pq.PQntuples(result); i++)
-        each(context, pg_value_bytes(&txn->pg, result, i, 0),
-             pg_value_bytes(&txn->pg, result, i, 1), pg_value_bytes(&txn->pg, result, i, 2),
-             pg_value_bytes(&txn->pg, result, i, 3));
-    txn->pg.pq.PQclear(result);
+    for (int i = 0; i < txn->pg->pq.PQntuples(result); i++)
+        each(context, pg_value_bytes(txn->pg, result, i, 0), pg_value_bytes(txn->pg, result, i, 1),
+             pg_value_bytes(txn->pg, result, i, 2), pg_value_bytes(txn->pg, result, i, 3));
+    txn->pg->pq.PQclear(result);
     return STK_OK;
 }
 

@@ -21,7 +21,7 @@ static void send_mark(struct pg_txn *txn, enum pg_statement statement, int64_t n
     pg_param_int64(&params, number);
     if (statement != PG_MARKS_PRUNE)
         pg_param_int64(&params, txn->now_ms);
-    pg_send(&txn->pg, statement, &params);
+    pg_send(txn->pg, statement, &params);
 }
 
 /* A connection begins a transaction only when it knows what became of the one before. So its older
@@ -61,16 +61,16 @@ static bool is_passing(const struct pg *pg)
 static void send_clean(struct pg_txn *txn)
 {
     if (txn->soiled) {
-        pg_send(&txn->pg, PG_SQL_UNLOCK, NULL);
-        pg_send(&txn->pg, PG_SQL_UNLISTEN, NULL);
-        pg_send(&txn->pg, PG_SQL_FORGET, NULL);
+        pg_send(txn->pg, PG_SQL_UNLOCK, NULL);
+        pg_send(txn->pg, PG_SQL_UNLISTEN, NULL);
+        pg_send(txn->pg, PG_SQL_FORGET, NULL);
     }
     txn->soiled = false;
 }
 
 void pg_roll_back(struct pg_txn *txn)
 {
-    struct pg *pg = &txn->pg;
+    struct pg *pg = txn->pg;
     char why[STORE_WHY_MAX];
     bool kept_out = kept_out_is_why(pg);
 
@@ -101,20 +101,20 @@ void pg_commit_send(struct pg_txn *txn)
     if (changed) {
         pg_send_changes(txn);
         send_marks(txn);
-        pg_send_deciding(&txn->pg, PG_COMMIT, NULL);
+        pg_send_deciding(txn->pg, PG_COMMIT, NULL);
         send_clean(txn);
-        pg_sync(&txn->pg);
+        pg_sync(txn->pg);
     } else {
-        pg_send(&txn->pg, PG_COMMIT, NULL);
-        pg_send(&txn->pg, PG_BARRIER, NULL);
+        pg_send(txn->pg, PG_COMMIT, NULL);
+        pg_send(txn->pg, PG_BARRIER, NULL);
         send_clean(txn);
-        pg_sync_deciding(&txn->pg);
+        pg_sync_deciding(txn->pg);
     }
 }
 
 enum pg_ended pg_commit_take(struct pg_txn *txn)
 {
-    struct pg *pg = &txn->pg;
+    struct pg *pg = txn->pg;
     bool good = pg_end(pg);
 
     if (pg->decision == PG_DECIDED) {
@@ -143,7 +143,7 @@ enum pg_ended pg_commit(struct pg_txn *txn)
     }
     /* What has gone past the set has counted no rows. Whoever makes a trigger on a table waits for
      * those who have written to it. */
-    if (txn->kind == PG_ALONE && txn->wrote && !pg_schema_is_ours(&txn->pg))
+    if (txn->kind == PG_ALONE && txn->wrote && !pg_schema_is_ours(txn->pg))
         return PG_NOT;
     pg_commit_send(txn);
     return pg_commit_take(txn);
@@ -153,7 +153,7 @@ enum pg_ended pg_commit(struct pg_txn *txn)
  * the wait for its standby included. Our own commit is replicated behind it. */
 enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
 {
-    struct pg *pg = &txn->pg;
+    struct pg *pg = txn->pg;
     bool is_void = false;
 
     pg_send(pg, PG_BEGIN, NULL);
@@ -165,7 +165,7 @@ enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
     bool known = pg->pq.PQntuples(result) == 1;
     if (known)
         is_void = pg_value_bool(pg, result, 0, 0);
-    txn->pg.pq.PQclear(result);
+    txn->pg->pq.PQclear(result);
     bool good = pg_end(pg) && known && pg->decision == PG_DECIDED;
     if (!good && pg->conn != NULL)
         pg_drop(pg);

@@ -54,7 +54,7 @@ enum pg_sql_state {
 
 /* The connections of a store. The first one counts the opening; the first few may change
  * things. */
-enum pg_connection {
+enum pg_connection_id {
     PG_CONNECTION_WRITER,
     PG_CONNECTION_WRITER_2,
     PG_CONNECTION_APART,
@@ -68,7 +68,7 @@ enum { PG_WRITING_CONNECTIONS = 4 };
 struct pg_shared {
     const struct log *log;
     atomic_int_least64_t session; /* of this opening; 0: the database was not reached yet */
-    atomic_int_least64_t reached; /* how often a connection was made */
+    atomic_int_least64_t connections_made; /* so far: a new one says that the server is back */
     pthread_mutex_t place_lock;
     int64_t system, timeline; /* the newest timeline that was seen, and of which system it is */
     atomic_int_least64_t unreplicated_ms; /* when a transaction last came back that found no
@@ -87,9 +87,9 @@ struct pg_shared {
 
 struct pg_txn {
     struct store_txn base;
-    struct pg pg;
+    struct pg *pg; /* the connection that it is on; borrowed */
     struct pg_shared *shared;
-    enum pg_connection connection;
+    enum pg_connection_id connection;
     int64_t last_mark; /* a multiple of PG_WRITING_CONNECTIONS, to which the connection is added */
     enum pg_kind kind;
     struct set set;

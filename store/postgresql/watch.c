@@ -101,7 +101,7 @@ void pg_watch_collect(struct pg_watch *watch,
 
 static bool listen_for(struct pg_watch *watch)
 {
-    struct pg *pg = &watch->reach.txn.pg;
+    struct pg *pg = &watch->connection.pg;
 
     pg_send(pg, PG_LISTEN_QUICKLY, NULL);
     pg_send(pg, PG_LISTEN, NULL);
@@ -133,7 +133,7 @@ static void on_news(void *context, const char *payload)
 static bool hear(struct pg_watch *watch)
 {
     size_t heard = 0;
-    bool good = pg_news(&watch->reach.txn.pg, on_news, watch, &heard);
+    bool good = pg_news(&watch->connection.pg, on_news, watch, &heard);
 
     if (heard > 0 && watch->finished->wake != NULL)
         watch->finished->wake(watch->finished->context);
@@ -142,7 +142,7 @@ static bool hear(struct pg_watch *watch)
 
 static bool notify(struct pg_watch *watch)
 {
-    struct pg *pg = &watch->reach.txn.pg;
+    struct pg *pg = &watch->connection.pg;
     struct buf freed = take(watch, &watch->freed);
     struct pg_params params = {.count = 0};
     struct pg_array names;
@@ -183,7 +183,7 @@ static bool look_at_blockers(struct pg_watch *watch)
     if (now_ms < watch->look_ms)
         return true;
     size_t ended =
-        blockers_look(&watch->blockers, &watch->reach, watch->log, &watch->blocked, &good);
+        blockers_look(&watch->blockers, &watch->connection, watch->log, &watch->blocked, &good);
     watch->look_ms = now_ms + LOOK_MS;
     if (ended > 0)
         count(watch, ended, -1);
@@ -194,7 +194,7 @@ static bool look_at_blockers(struct pg_watch *watch)
  * do. */
 static bool look_at_snapshots(struct pg_watch *watch)
 {
-    struct pg *pg = &watch->reach.txn.pg;
+    struct pg *pg = &watch->connection.pg;
     int64_t now_ms = clock_now_ms(&clock_monotonic);
 
     pg_send(pg, PG_OLDEST_SNAPSHOT, NULL);
@@ -214,7 +214,7 @@ static bool look_at_snapshots(struct pg_watch *watch)
 /* By a time that is known to be right. */
 static bool do_chores(struct pg_watch *watch)
 {
-    struct pg_txn *txn = &watch->reach.txn;
+    struct pg_txn *txn = &watch->connection.txn;
     struct pg_params wall = {.count = 0}, before = {.count = 0};
 
     txn->kind = PG_READS;
@@ -224,39 +224,39 @@ static bool do_chores(struct pg_watch *watch)
         return false;
     }
     if (txn->differs != PG_SAME)
-        return true; /* reach_ready sees to it */
+        return true; /* pg_connection_ready sees to it */
     pg_param_int64(&wall, clock_wall_us(&clock_monotonic) / 1000);
     pg_param_int64(&before, txn->now_ms - PG_MARK_KEPT_MS);
-    pg_send(&txn->pg, PG_CLOCK_NOTE, &wall);
-    pg_send(&txn->pg, PG_MARKS_FORGET, &before);
-    pg_sync(&txn->pg);
-    return pg_end(&txn->pg) && look_at_snapshots(watch);
+    pg_send(txn->pg, PG_CLOCK_NOTE, &wall);
+    pg_send(txn->pg, PG_MARKS_FORGET, &before);
+    pg_sync(txn->pg);
+    return pg_end(txn->pg) && look_at_snapshots(watch);
 }
 
 /* A trigger that somebody makes now may alter what we write, without a trace in our own statements'
  * results. */
 static bool look_at_tables(struct pg_watch *watch)
 {
-    struct pg *pg = &watch->reach.txn.pg;
+    struct pg *pg = &watch->connection.pg;
     int64_t now_ms = clock_now_ms(&clock_monotonic);
 
     if (now_ms < watch->tables_ms)
         return true;
     watch->tables_ms = now_ms + REST_MS;
-    size_t ended = atomic_exchange(&watch->reach.txn.shared->kept_out.ended, 0);
+    size_t ended = atomic_exchange(&watch->connection.txn.shared->kept_out.ended, 0);
     if (ended > 0)
         count(watch, ended, -1);
     bool ours = pg_schema_is_ours(pg);
     if (pg->conn == NULL || pg->failed)
         return false;
-    atomic_store(&watch->reach.txn.shared->harmed, !ours);
+    atomic_store(&watch->connection.txn.shared->harmed, !ours);
     return true;
 }
 
 /* Whoever owns a guarded table may rename it, or take the guard off: that is told at once. */
 static bool look_at_guards(struct pg_watch *watch)
 {
-    struct pg *pg = &watch->reach.txn.pg;
+    struct pg *pg = &watch->connection.pg;
     int64_t now_ms = clock_now_ms(&clock_monotonic);
     char guard[STORE_WHY_MAX] = "";
     struct list none;
@@ -297,7 +297,7 @@ static bool is_stopping(struct pg_watch *watch)
 /* Until the server says something, or one of the other threads. */
 static void rest(struct pg_watch *watch, int ms)
 {
-    const struct pg *pg = &watch->reach.txn.pg;
+    const struct pg *pg = &watch->connection.pg;
     struct pollfd fds[] = {
         {.fd = watch->wake_fd, .events = POLLIN},
         {.fd = pg->conn != NULL ? pg->pq.PQsocket(pg->conn) : -1, .events = POLLIN}};
@@ -310,14 +310,14 @@ static void rest(struct pg_watch *watch, int ms)
 static void *watch_main(void *context)
 {
     struct pg_watch *watch = context;
-    struct pg *pg = &watch->reach.txn.pg;
+    struct pg *pg = &watch->connection.pg;
 
     while (!is_stopping(watch)) {
         if (pg->conn == NULL)
             watch->listening = false;
-        bool good = reach_ready(&watch->reach) && (watch->listening || listen_for(watch)) &&
-                    notify(watch) && look_at_blockers(watch) && look_at_tables(watch) &&
-                    look_at_guards(watch);
+        bool good = pg_connection_ready(&watch->connection) &&
+                    (watch->listening || listen_for(watch)) && notify(watch) &&
+                    look_at_blockers(watch) && look_at_tables(watch) && look_at_guards(watch);
         int64_t now_ms = clock_now_ms(&clock_monotonic);
         if (good && now_ms >= watch->chores_ms) {
             watch->chores_ms = now_ms + CHORES_MS;
@@ -333,7 +333,7 @@ static void *watch_main(void *context)
 bool pg_watch_start(struct pg_watch *watch)
 {
     pthread_mutex_init(&watch->lock, NULL);
-    blockers_init(&watch->blockers, watch->reach.txn.pg.uri);
+    blockers_init(&watch->blockers, watch->connection.pg.uri);
     watch->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (watch->wake_fd < 0)
         return false;
@@ -352,7 +352,7 @@ void pg_watch_stop(struct pg_watch *watch)
     }
     if (watch->wake_fd >= 0)
         close(watch->wake_fd);
-    reach_free(&watch->reach);
+    pg_connection_free(&watch->connection);
     buf_free(&watch->freed);
     buf_free(&watch->heard);
     blockers_destroy(&watch->blockers);

@@ -14,7 +14,7 @@
 #include <pthread.h>
 
 #include "store/postgresql/blockers.h"
-#include "store/postgresql/reach.h"
+#include "store/postgresql/connection.h"
 #include "store/worker.h"
 
 struct pg_watch {
@@ -26,7 +26,7 @@ struct pg_watch {
     int wake_fd; /* there is something to do */
 
     /* The thread's. */
-    struct reach reach;
+    struct pg_connection connection;
     bool listening;
     bool blocked;              /* operations wait for rows */
     int64_t look_ms;           /* when they are looked at next, */
@@ -46,7 +46,8 @@ struct pg_watch {
     struct buf heard; /* of others, for the owner */
 };
 
-/* `reach` is there. False: there is no thread. pg_watch_stop frees it in any case. */
+/* The connection was set up by pg_connection_init. False: no thread could be had; pg_watch_stop
+ * has to be called in any case, and frees the connection, too. */
 bool pg_watch_start(struct pg_watch *watch);
 void pg_watch_stop(struct pg_watch *watch);
 /* Operations wait for the locked rows of this set. For any thread. */

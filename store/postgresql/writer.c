@@ -95,10 +95,10 @@ static size_t run_from(struct pg_txn *txn, const struct pg_batch *batch, size_t 
 /* Lock, load and run until nothing is missing. PG_COMMITTED: it may be committed now. */
 static enum pg_ended run(struct pg_writer *writer, struct pg_lane *lane)
 {
-    struct pg_txn *txn = &lane->reach.txn;
+    struct pg_txn *txn = &lane->connection.txn;
     const struct pg_batch *batch = &lane->batch;
     size_t start = 0;
-    bool good = reach_ready(&lane->reach);
+    bool good = pg_connection_ready(&lane->connection);
 
     if (!good)
         return PG_NOT;
@@ -116,9 +116,9 @@ static enum pg_ended run(struct pg_writer *writer, struct pg_lane *lane)
     }
     if (good && txn->differs == PG_SAME)
         return PG_COMMITTED;
-    bool again = txn->differs != PG_SAME || (txn->pg.conn == NULL && !txn->pg.timed_out);
+    bool again = txn->differs != PG_SAME || (txn->pg->conn == NULL && !txn->pg->timed_out);
     pg_roll_back(txn);
-    reach_note(&lane->reach);
+    pg_connection_note(&lane->connection);
     return again ? PG_AGAIN : PG_NOT;
 }
 
@@ -180,7 +180,7 @@ static void keep_waiting(struct pg_writer *writer, struct pg_lane *lane)
     }
     batch->count = left;
     if (blocked)
-        pg_watch_locked(writer->watch, &lane->reach.txn.set);
+        pg_watch_locked(writer->watch, &lane->connection.txn.set);
 }
 
 /* 3. Commit, hand back, hand over. */
@@ -188,10 +188,11 @@ static void keep_waiting(struct pg_writer *writer, struct pg_lane *lane)
 static void hand_back(struct pg_writer *writer, struct list *done, size_t count)
 {
     struct store_stats *stats = finished_add(writer->finished, done);
-    const struct reach *reach = &writer->lanes[!writer->lanes[0].reach.reported].reach;
+    size_t failing = !writer->lanes[0].connection.retry.reported;
+    const struct pg_retry *retry = &writer->lanes[failing].connection.retry;
 
-    stats->state = reach->reported ? STORE_FAILING : STORE_FINE;
-    text_print(stats->why, sizeof stats->why, "%s", reach->reported ? reach->why : "");
+    stats->state = retry->reported ? STORE_FAILING : STORE_FINE;
+    text_print(stats->why, sizeof stats->why, "%s", retry->reported ? retry->why : "");
     stats->commits = writer->commits;
     stats->failed_commits = writer->failed_commits;
     stats->lock_waits = writer->lock_waits;
@@ -231,31 +232,31 @@ static bool send_commit(struct pg_writer *writer, struct pg_lane *lane)
 {
     keep_waiting(writer, lane);
     if (lane->batch.count == 0) {
-        pg_roll_back(&lane->reach.txn);
+        pg_roll_back(&lane->connection.txn);
         return false;
     }
     lane->commit_us = clock_now_us(&clock_monotonic);
-    pg_commit_send(&lane->reach.txn);
+    pg_commit_send(&lane->connection.txn);
     lane->commits = true;
     return true;
 }
 
-/* PG_COMMITTED: each has its fate. PG_NOT, PG_AGAIN: none has, and reach.why says why. */
+/* PG_COMMITTED: each operation has its fate. PG_NOT, PG_AGAIN: none has, and retry.why says why. */
 static enum pg_ended take_commit(struct pg_writer *writer, struct pg_lane *lane)
 {
-    struct reach *reach = &lane->reach;
-    struct pg_txn *txn = &reach->txn;
+    struct pg_connection *connection = &lane->connection;
+    struct pg_txn *txn = &connection->txn;
     enum pg_ended ended = pg_commit_take(txn);
     bool unknown = ended == PG_UNKNOWN;
 
     lane->commits = false;
     if (unknown)
-        ended = pg_find_out(reach, writer->worker, writer->finished, txn->mark);
-    if (ended == PG_NOT && (unknown || (txn->pg.conn == NULL && !txn->pg.timed_out)))
+        ended = pg_find_out(connection, writer->worker, writer->finished, txn->mark);
+    if (ended == PG_NOT && (unknown || (txn->pg->conn == NULL && !txn->pg->timed_out)))
         ended = PG_AGAIN;
     if (ended != PG_COMMITTED) {
         pg_roll_back(txn);
-        reach_note(reach);
+        pg_connection_note(connection);
         return ended;
     }
     if (txn->mark != 0) {
@@ -264,7 +265,7 @@ static enum pg_ended take_commit(struct pg_writer *writer, struct pg_lane *lane)
     }
     pg_watch_notify(writer->watch, &txn->set);
     set_clear(&txn->set);
-    reach_good(reach);
+    pg_connection_works(connection);
     return ended;
 }
 
@@ -280,11 +281,11 @@ static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended en
             ended = take_commit(writer, lane);
     }
     if (ended != PG_COMMITTED) {
-        reach_failed(&lane->reach);
+        pg_connection_failed(&lane->connection);
         writer->failed_commits++;
         for (size_t i = 0; i < batch->count; i++) {
             settle(&batch->entries[i], DONE);
-            reach_fail(&lane->reach, batch->entries[i].op);
+            pg_connection_fail_op(&lane->connection, batch->entries[i].op);
         }
     }
     hand_on(writer, lane);
@@ -297,7 +298,7 @@ static bool end_commit(struct pg_writer *writer, struct pg_lane *lane, struct pg
     enum pg_ended ended = take_commit(writer, lane);
 
     if (ended != PG_COMMITTED)
-        pg_roll_back(&other->reach.txn);
+        pg_roll_back(&other->connection.txn);
     end(writer, lane, ended);
     return ended == PG_COMMITTED;
 }
@@ -374,9 +375,9 @@ static void look(struct pg_writer *writer)
     struct list none;
 
     for (size_t i = 0; i < PG_WRITER_LANES; i++) {
-        struct reach *reach = &writer->lanes[i].reach;
-        if (reach->reported && reach_ready(reach))
-            reach_good(reach);
+        struct pg_connection *connection = &writer->lanes[i].connection;
+        if (connection->retry.reported && pg_connection_ready(connection))
+            pg_connection_works(connection);
     }
     list_init(&none);
     hand_back(writer, &none, 0);
@@ -402,7 +403,8 @@ enum work_result pg_writer_work(void *context, struct list *list, size_t count, 
     }
     if (lane->commits || (committing && writer->waiting_count > 0))
         return WORK_AGAIN;
-    bool unreachable = writer->lanes[0].reach.reported || writer->lanes[1].reach.reported;
+    bool unreachable =
+        writer->lanes[0].connection.retry.reported || writer->lanes[1].connection.retry.reported;
     return writer->waiting_count > 0 || (unreachable && !worker_stopping(writer->worker))
                ? WORK_PENDING
                : WORK_DONE;

@@ -20,7 +20,7 @@
 #define STOCKADE_STORE_POSTGRESQL_WRITER_H
 
 #include "store/postgresql/apart.h"
-#include "store/postgresql/reach.h"
+#include "store/postgresql/connection.h"
 #include "store/postgresql/watch.h"
 #include "store/worker.h"
 
@@ -31,7 +31,7 @@ struct pg_batch {
 };
 
 struct pg_lane {
-    struct reach reach;
+    struct pg_connection connection;
     struct pg_batch batch;
     bool commits; /* sent, and not known yet; since: */
     int64_t commit_us;
