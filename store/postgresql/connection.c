@@ -62,7 +62,7 @@ void pg_connection_free(struct pg_connection *connection)
 
 static bool writes(const struct pg_txn *txn)
 {
-    return txn->connection <= PG_CONNECTION_APART;
+    return txn->connection <= PG_CONNECTION_OWN_TXN;
 }
 
 /* Has nobody changed our tables? Where somebody has, reads go on all the same, but a store that

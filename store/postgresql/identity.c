@@ -232,7 +232,7 @@ static bool settle_identity(struct pg_txn *txn, struct pg_anew *anew)
     struct pg *pg = txn->pg;
     struct identity identity = {0};
 
-    txn->kind = PG_ALONE;
+    txn->kind = PG_OWN;
     /* Nobody makes a trigger on the table behind this look: it is locked. */
     if (!pg_begin_floor(txn) || !pg_schema_is_ours(txn->pg) || !read_identity(txn, &identity))
         return false;

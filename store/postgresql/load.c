@@ -402,7 +402,7 @@ bool pg_load_all(struct pg_txn *txn)
 
 bool pg_begin_floor(struct pg_txn *txn)
 {
-    send_begin(txn, PG_FLOOR_ALONE);
+    send_begin(txn, PG_FLOOR_EXCLUSIVE);
     pg_send(txn->pg, PG_STATE, NULL);
     pg_sync(txn->pg);
     take_begin(txn);

@@ -441,7 +441,7 @@ static enum stk_error savepoint(struct store_txn *base)
     if (txn->stop != PG_ON)
         return STK_STORE;
     check(!txn->in_savepoint);
-    if (txn->kind == PG_ALONE && pg_savepoint(txn, PG_SAVEPOINT) != STK_OK)
+    if (txn->kind == PG_OWN && pg_savepoint(txn, PG_SAVEPOINT) != STK_OK)
         return STK_STORE;
     txn->in_savepoint = true;
     txn->set_savepoint = set_savepoint(&txn->set);
@@ -456,7 +456,7 @@ static enum stk_error savepoint_keep(struct store_txn *base)
         return STK_STORE;
     check(txn->in_savepoint);
     txn->in_savepoint = false;
-    return txn->kind == PG_ALONE ? pg_savepoint(txn, PG_SAVEPOINT_KEEP) : STK_OK;
+    return txn->kind == PG_OWN ? pg_savepoint(txn, PG_SAVEPOINT_KEEP) : STK_OK;
 }
 
 static enum stk_error savepoint_undo(struct store_txn *base)
@@ -469,7 +469,7 @@ static enum stk_error savepoint_undo(struct store_txn *base)
     txn->in_savepoint = false;
     if (txn->spoilt)
         return STK_ERR;
-    if (txn->kind != PG_ALONE)
+    if (txn->kind != PG_OWN)
         set_undo(&txn->set, txn->set_savepoint);
     else if (pg_savepoint(txn, PG_SAVEPOINT_UNDO) != STK_OK ||
              pg_savepoint(txn, PG_SAVEPOINT_KEEP) != STK_OK)

@@ -602,8 +602,8 @@ static enum stk_error run(struct statement *at)
     struct pg_txn *txn = at->txn;
     enum stk_error error = STK_OK;
 
-    at->read_only = txn->kind == PG_ALONE && at->call->right == SQL_MAY_READ;
-    txn->wrote |= txn->kind == PG_ALONE && !at->read_only;
+    at->read_only = txn->kind == PG_OWN && at->call->right == SQL_MAY_READ;
+    txn->wrote |= txn->kind == PG_OWN && !at->read_only;
     txn->soiled = true;
     if (is(at, DEFINE) && !note_guarded(at))
         return pg_stop(txn, PG_FAILED);
@@ -631,7 +631,7 @@ enum stk_error pg_sql(struct store_txn *base, struct sql_call *call)
     if (!pg_may_use_tables(txn))
         return STK_STORE;
     if (txn->sql_state == SQL_WANTED)
-        return pg_stop(txn, txn->kind == PG_READS ? PG_MISSING : PG_APART);
+        return pg_stop(txn, txn->kind == PG_READS ? PG_MISSING : PG_NEEDS_OWN);
     if (txn->sql_state == SQL_MISSING)
         return refuse(call, STK_ERR, txn->sql_why);
     error = run(&at);

@@ -97,7 +97,7 @@
     /* Who raises the floor is alone; transactions that grant share. (No advisory lock: anybody    \
      * may have one.) */                                                                           \
     X(FLOOR_SHARED, "LOCK TABLE stockade.meta IN ROW SHARE MODE")                                  \
-    X(FLOOR_ALONE, "LOCK TABLE stockade.meta IN EXCLUSIVE MODE")                                   \
+    X(FLOOR_EXCLUSIVE, "LOCK TABLE stockade.meta IN EXCLUSIVE MODE")                               \
     /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
      * first. */                                                                                   \
     X(STATE, "SELECT floor, stockade.now_ms() + clock_ms, (CASE" PG_DIFFERS_MAP(                   \

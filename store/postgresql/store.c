@@ -4,7 +4,7 @@
  *   thread          what is its own                                  its connection
  *   the caller's    this file; the owner's side of worker.c          none
  *   store-writer    writer.c: batches of changes                     stockade writer, writer 2
- *   store-apart     apart.c: changes that go past the working set    stockade apart
+ *   store-own-txn   own_txn.c: changes that go past the working set  stockade apart
  *   store-reader    reader.c: reads                                  stockade reader
  *   store-slow      the same for reads that may take long            stockade slow
  *   store-watch     watch.c: news of leases, blockers, the time      stockade watch
@@ -28,13 +28,13 @@
 #include "fence/base/file.h"
 #include "fence/base/mem.h"
 #include "store/open.h"
-#include "store/postgresql/apart.h"
+#include "store/postgresql/own_txn.h"
 #include "store/postgresql/reader.h"
 #include "store/postgresql/writer.h"
 
 enum { READS_QUICK, READS_SLOW, READS };
 
-enum { BATCH_MAX = 1024, READS_BATCH_MAX = 256, APART_MAX = 1024 };
+enum { BATCH_MAX = 1024, READS_BATCH_MAX = 256, OWN_TXN_MAX = 1024 };
 
 enum { HELD_UP_KNOWN_MS = 500 }; /* that the row was found locked */
 
@@ -44,7 +44,7 @@ struct pg_store {
     struct pg_shared shared;
     struct worker writes;
     struct pg_writer writer;
-    struct apart apart;
+    struct own_txns own_txns;
     struct pg_reader readers[READS];
     struct pg_watch watch;
     struct store_reasons reasons;
@@ -123,7 +123,7 @@ static struct store_stats stats(const struct store *base)
     pthread_mutex_unlock(&store->finished.lock);
     stats.writer_rests = worker_rests(&store->writes);
     stats.reader_rests = worker_rests(&store->readers[READS_QUICK].worker);
-    stats.writes_queued = worker_queued(&store->writes) + worker_queued(&store->apart.worker);
+    stats.writes_queued = worker_queued(&store->writes) + worker_queued(&store->own_txns.worker);
     stats.reads_queued = 0;
     for (size_t i = 0; i < READS; i++)
         stats.reads_queued += worker_queued(&store->readers[i].worker);
@@ -134,10 +134,10 @@ static void dispose(struct pg_store *store)
 {
     for (size_t i = 0; i < PG_WRITER_LANES; i++)
         pg_connection_free(&store->writer.lanes[i].connection);
-    pg_connection_free(&store->apart.connection);
+    pg_connection_free(&store->own_txns.connection);
     for (size_t i = 0; i < READS; i++)
         pg_connection_free(&store->readers[i].connection);
-    pthread_mutex_destroy(&store->apart.lock);
+    pthread_mutex_destroy(&store->own_txns.lock);
     finished_destroy(&store->finished);
     reasons_destroy(&store->reasons);
     kept_out_destroy(&store->shared.kept_out);
@@ -147,13 +147,13 @@ static void dispose(struct pg_store *store)
     free(store);
 }
 
-/* The writer hands operations to the apart worker, so it ends first. */
+/* The writer ends first, since it hands operations to the worker of own_txn.c. */
 static void close_store(struct store *base)
 {
     struct pg_store *store = of(base);
 
     worker_stop(&store->writes);
-    worker_stop(&store->apart.worker);
+    worker_stop(&store->own_txns.worker);
     for (size_t i = 0; i < READS; i++)
         worker_stop(&store->readers[i].worker);
     pg_watch_stop(&store->watch);
@@ -194,13 +194,13 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
         /* Where the database is away, the writer looks for it by itself. */
         .pending = store->writer.lanes[0].connection.retry.reported,
     };
-    store->apart.worker = *quick = *slow = store->writes;
-    store->apart.worker.pending = quick->pending = slow->pending = false;
-    store->apart.worker.name = "store-apart";
-    store->apart.worker.queue_max = APART_MAX;
-    store->apart.worker.batch_max = 1;
-    store->apart.worker.work = apart_work;
-    store->apart.worker.context = &store->apart;
+    store->own_txns.worker = *quick = *slow = store->writes;
+    store->own_txns.worker.pending = quick->pending = slow->pending = false;
+    store->own_txns.worker.name = "store-own-txn";
+    store->own_txns.worker.queue_max = OWN_TXN_MAX;
+    store->own_txns.worker.batch_max = 1;
+    store->own_txns.worker.work = own_txn_work;
+    store->own_txns.worker.context = &store->own_txns;
     quick->name = "store-reader";
     quick->batch_max = smaller(options->batch_ops_max, READS_BATCH_MAX);
     slow->name = "store-slow";
@@ -209,7 +209,7 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
     quick->context = &store->readers[READS_QUICK];
     slow->context = &store->readers[READS_SLOW];
     bool started = worker_start(&store->writes);
-    started &= worker_start(&store->apart.worker);
+    started &= worker_start(&store->own_txns.worker);
     started &= pg_watch_start(&store->watch);
     started &= worker_start(quick);
     return worker_start(slow) && started;
@@ -288,7 +288,7 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     init_connection(store, &store->writer.lanes[0].connection, PG_CONNECTION_WRITER, options->log);
     init_connection(store, &store->writer.lanes[1].connection, PG_CONNECTION_WRITER_2,
                     options->log);
-    init_connection(store, &store->apart.connection, PG_CONNECTION_APART, options->log);
+    init_connection(store, &store->own_txns.connection, PG_CONNECTION_OWN_TXN, options->log);
     init_connection(store, &store->readers[READS_QUICK].connection, PG_CONNECTION_READER,
                     options->log);
     init_connection(store, &store->readers[READS_SLOW].connection, PG_CONNECTION_SLOW,
@@ -297,14 +297,14 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     init_connection(store, &store->watch.connection, PG_CONNECTION_WATCH, NULL);
     store->watch.log = options->log;
     store->watch.finished = &store->finished;
-    store->writer.watch = store->apart.watch = &store->watch;
+    store->writer.watch = store->own_txns.watch = &store->watch;
     store->writer.reasons = &store->reasons;
     store->writer.worker = &store->writes;
-    store->writer.apart = &store->apart;
+    store->writer.own_txns = &store->own_txns;
     list_init(&store->writer.waiting);
-    pthread_mutex_init(&store->apart.lock, NULL);
-    list_init(&store->apart.under_way);
-    store->writer.finished = store->apart.finished = &store->finished;
+    pthread_mutex_init(&store->own_txns.lock, NULL);
+    list_init(&store->own_txns.under_way);
+    store->writer.finished = store->own_txns.finished = &store->finished;
     for (size_t i = 0; i < READS; i++)
         store->readers[i].finished = &store->finished;
     /* Where it cannot be reached now it is tried again: the answer is STORE until then. */

@@ -13,7 +13,7 @@ bool pg_may_use_tables(struct pg_txn *txn)
     if (txn->stop != PG_ON)
         return false;
     if (txn->kind == PG_BATCH || (txn->kind == PG_READS && !txn->direct)) {
-        (void)pg_stop(txn, txn->kind == PG_BATCH ? PG_APART : PG_MISSING);
+        (void)pg_stop(txn, txn->kind == PG_BATCH ? PG_NEEDS_OWN : PG_MISSING);
         return false;
     }
     if ((txn->begun || pg_load(txn)) && pg_write(txn))
@@ -322,8 +322,8 @@ enum stk_error pg_sweep_resources(struct store_txn *base, int64_t before_ms, int
     *more = false;
     if (txn->stop != PG_ON)
         return STK_STORE;
-    if (txn->kind != PG_ALONE)
-        return pg_stop(txn, PG_APART);
+    if (txn->kind != PG_OWN)
+        return pg_stop(txn, PG_NEEDS_OWN);
     /* What came before in the operation has the floor shared: commit nothing of both kinds. */
     if (txn->begun && !txn->has_floor)
         return pg_stop(txn, PG_FLOOR);

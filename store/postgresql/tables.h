@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What goes past the working set, straight to the tables: lists, counts, clean-up, FLUSHALL,
- * guards. In a batch that changes things an operation that does so stops with PG_APART. On its own,
- * what it has changed in the set is written first. */
+ * guards. In a batch that changes things an operation that does so stops with PG_NEEDS_OWN. On its
+ * own, what it has changed in the set is written first. */
 #ifndef STOCKADE_STORE_POSTGRESQL_TABLES_H
 #define STOCKADE_STORE_POSTGRESQL_TABLES_H
 

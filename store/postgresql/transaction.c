@@ -143,7 +143,7 @@ enum pg_ended pg_commit(struct pg_txn *txn)
     }
     /* What has gone past the set has counted no rows. Whoever makes a trigger on a table waits for
      * those who have written to it. */
-    if (txn->kind == PG_ALONE && txn->wrote && !pg_schema_is_ours(txn->pg))
+    if (txn->kind == PG_OWN && txn->wrote && !pg_schema_is_ours(txn->pg))
         return PG_NOT;
     pg_commit_send(txn);
     return pg_commit_take(txn);

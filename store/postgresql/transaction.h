@@ -21,17 +21,17 @@
 enum pg_kind {
     PG_READS, /* a snapshot; nothing is locked or changed */
     PG_BATCH, /* several operations that change things; what they are about is locked */
-    PG_ALONE, /* one operation that does what cannot be done in the set */
+    PG_OWN,   /* one operation that does what cannot be done in the set */
 };
 
 /* Why an operation could not go on. */
 enum pg_stop {
     PG_ON,
-    PG_MISSING, /* something is not in the set: load it, run again */
-    PG_LOCKED,  /* another transaction has a row: wait, run again */
-    PG_APART,   /* it needs a transaction of its own */
-    PG_FLOOR,   /* it raises the floor, so it has to begin with that: run it so */
-    PG_FAILED,  /* the server or the connection failed: pg->why */
+    PG_MISSING,   /* something is not in the set: load it, run again */
+    PG_LOCKED,    /* another transaction has a row: wait, run again */
+    PG_NEEDS_OWN, /* it needs a transaction of its own */
+    PG_FLOOR,     /* it raises the floor, so it has to begin with that: run it so */
+    PG_FAILED,    /* the server or the connection failed: pg->why */
 };
 
 /* How a commit ended. */
@@ -57,7 +57,7 @@ enum pg_sql_state {
 enum pg_connection_id {
     PG_CONNECTION_WRITER,
     PG_CONNECTION_WRITER_2,
-    PG_CONNECTION_APART,
+    PG_CONNECTION_OWN_TXN,
     PG_CONNECTION_READER,
     PG_CONNECTION_SLOW,
     PG_CONNECTION_WATCH

@@ -30,8 +30,8 @@ static const char setup[] = "SET lock_timeout = '10s';"
                             "SET idle_in_transaction_session_timeout = '60s';"
                             "SET client_connection_check_interval = '1s'";
 
-/* Daemons' changes wait for it: PG_FLOOR_ALONE. No other table is locked; whoever has presented a
- * token has its row, which is waited for where that row is deleted or its lease ended. */
+/* Daemons' changes wait for it: PG_FLOOR_EXCLUSIVE. No other table is locked; whoever has presented
+ * a token has its row, which is waited for where that row is deleted or its lease ended. */
 static const char hold[] = "BEGIN; LOCK TABLE stockade.meta IN EXCLUSIVE MODE";
 
 struct pg_transfer {

@@ -14,20 +14,20 @@ enum {
     ROUNDS_MAX = 8, /* of loading what is missing; then it is fetched at once */
 };
 
-enum fate { DONE, WAITS, APART };
+enum fate { DONE, WAITS, OWN_TXN };
 
 struct pg_entry {
     struct store_op *op;
     enum fate fate;
-    struct apart_op *apart_op; /* of APART */
+    struct own_txn_op *own_op; /* of OWN_TXN */
 };
 
 /* The fate of an earlier run is over. */
 static void settle(struct pg_entry *entry, enum fate fate)
 {
-    if (entry->apart_op != NULL)
-        apart_op_free(entry->apart_op);
-    entry->apart_op = NULL;
+    if (entry->own_op != NULL)
+        own_txn_op_free(entry->own_op);
+    entry->own_op = NULL;
     entry->fate = fate;
 }
 
@@ -76,10 +76,10 @@ static size_t run_from(struct pg_txn *txn, const struct pg_batch *batch, size_t 
             }
             continue;
         case PG_LOCKED: entry->fate = WAITS; break;
-        case PG_APART:
+        case PG_NEEDS_OWN:
         case PG_FLOOR:
-            entry->fate = APART;
-            entry->apart_op = apart_op_new(txn);
+            entry->fate = OWN_TXN;
+            entry->own_op = own_txn_op_new(txn);
             break;
         case PG_FAILED: *good = false; return missing;
         }
@@ -105,7 +105,7 @@ static enum pg_ended run(struct pg_writer *writer, struct pg_lane *lane)
     set_clear(&txn->set);
     txn->kind = PG_BATCH;
     txn->wrote = false;
-    apart_set_busy(writer->apart, &txn->set);
+    own_txn_set_busy(writer->own_txns, &txn->set);
     for (size_t i = 0; i < batch->count; i++)
         set_hint(&txn->set, batch->entries[i].op);
     for (int rounds = 0; good && start < batch->count; rounds++) {
@@ -216,9 +216,9 @@ static void hand_on(struct pg_writer *writer, struct pg_lane *lane)
         const struct pg_entry *entry = &batch->entries[i];
         struct store_op *op = entry->op;
         writer->lock_waits += blockers_concern(op);
-        if (entry->fate == APART && apart_submit(writer->apart, op, entry->apart_op))
+        if (entry->fate == OWN_TXN && own_txn_submit(writer->own_txns, op, entry->own_op))
             continue;
-        if (entry->fate == APART)
+        if (entry->fate == OWN_TXN)
             op->error = STK_BUSY;
         list_append(&done, &op->link);
     }
@@ -333,10 +333,10 @@ static void gather(struct pg_writer *writer, struct pg_batch *batch)
     writer->waiting_count = 0;
 }
 
-static bool has_apart(const struct pg_batch *batch)
+static bool has_own_txn(const struct pg_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++)
-        if (batch->entries[i].fate == APART)
+        if (batch->entries[i].fate == OWN_TXN)
             return true;
     return false;
 }
@@ -365,7 +365,7 @@ static void work_off(struct pg_writer *writer, struct pg_lane *lane, struct pg_l
     }
     if (!send_commit(writer, lane))
         hand_on(writer, lane);
-    else if (has_apart(&lane->batch)) /* what follows on their resources has to find them apart */
+    else if (has_own_txn(&lane->batch)) /* hand them over first: the next batch asks who is busy */
         end(writer, lane, take_commit(writer, lane));
 }
 

@@ -2,7 +2,7 @@
 /* The writer: takes batches of operations through one transaction each.
  *
  *   batch ─▶ lock and load ─▶ run, run, run ─▶ write, commit ─▶ hand back
- *              ▲                 │   │   └─ needs a transaction of its own: apart.h
+ *              ▲                 │   │   └─ needs a transaction of its own: own_txn.h
  *              │                 │   └─ a row is locked: the operation waits, with all that come
  *              └─ run again ◀────┘      behind it on the same resources; the others go on
  *                 something is missing
@@ -19,8 +19,8 @@
 #ifndef STOCKADE_STORE_POSTGRESQL_WRITER_H
 #define STOCKADE_STORE_POSTGRESQL_WRITER_H
 
-#include "store/postgresql/apart.h"
 #include "store/postgresql/connection.h"
+#include "store/postgresql/own_txn.h"
 #include "store/postgresql/watch.h"
 #include "store/worker.h"
 
@@ -44,7 +44,7 @@ struct pg_writer {
     struct worker *worker; /* its own; borrowed, as the next */
     struct finished *finished;
     struct store_reasons *reasons;
-    struct apart *apart;
+    struct own_txns *own_txns;
     struct pg_watch *watch;
     struct list waiting; /* operations that wait for a lock, in the order in which they came */
     size_t waiting_count;

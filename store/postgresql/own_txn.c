@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/postgresql/apart.h"
+#include "store/postgresql/own_txn.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,79 +13,79 @@
 enum { TRIES = 5, POLL_MS = 5 };
 
 /* An operation under way, and the resources that it is about. */
-struct apart_op {
+struct own_txn_op {
     struct list link;
     const struct store_op *op;
     struct buf names; /* each with its length before */
 };
 
-struct apart_op *apart_op_new(struct pg_txn *txn)
+struct own_txn_op *own_txn_op_new(struct pg_txn *txn)
 {
-    struct apart_op *apart_op = mem_zalloc(sizeof *apart_op);
+    struct own_txn_op *own_op = mem_zalloc(sizeof *own_op);
 
     for (const struct list *at = txn->set.rows.next; at != &txn->set.rows; at = at->next) {
         const struct row *row = list_entry(at, const struct row, link);
         if (row->asked_by != txn->number)
             continue;
-        buf_append(&apart_op->names, &row->name.len, sizeof row->name.len);
-        buf_append_bytes(&apart_op->names, row->name);
+        buf_append(&own_op->names, &row->name.len, sizeof row->name.len);
+        buf_append_bytes(&own_op->names, row->name);
     }
-    return apart_op;
+    return own_op;
 }
 
-void apart_op_free(struct apart_op *apart_op)
+void own_txn_op_free(struct own_txn_op *own_op)
 {
-    buf_free(&apart_op->names);
-    free(apart_op);
+    buf_free(&own_op->names);
+    free(own_op);
 }
 
-bool apart_submit(struct apart *apart, struct store_op *op, struct apart_op *apart_op)
+bool own_txn_submit(struct own_txns *own_txns, struct store_op *op, struct own_txn_op *own_op)
 {
-    apart_op->op = op;
-    pthread_mutex_lock(&apart->lock);
-    list_append(&apart->under_way, &apart_op->link);
-    pthread_mutex_unlock(&apart->lock);
-    if (worker_submit(&apart->worker, op) == STK_OK) {
-        (void)worker_flush(&apart->worker);
+    own_op->op = op;
+    pthread_mutex_lock(&own_txns->lock);
+    list_append(&own_txns->under_way, &own_op->link);
+    pthread_mutex_unlock(&own_txns->lock);
+    if (worker_submit(&own_txns->worker, op) == STK_OK) {
+        (void)worker_flush(&own_txns->worker);
         return true;
     }
-    pthread_mutex_lock(&apart->lock);
-    list_remove(&apart_op->link);
-    pthread_mutex_unlock(&apart->lock);
-    apart_op_free(apart_op);
+    pthread_mutex_lock(&own_txns->lock);
+    list_remove(&own_op->link);
+    pthread_mutex_unlock(&own_txns->lock);
+    own_txn_op_free(own_op);
     return false;
 }
 
-void apart_set_busy(struct apart *apart, struct set *set)
+void own_txn_set_busy(struct own_txns *own_txns, struct set *set)
 {
-    pthread_mutex_lock(&apart->lock);
-    for (struct list *at = apart->under_way.next; at != &apart->under_way; at = at->next) {
-        const struct apart_op *apart_op = list_entry(at, const struct apart_op, link);
-        const struct buf *names = &apart_op->names;
+    pthread_mutex_lock(&own_txns->lock);
+    for (struct list *at = own_txns->under_way.next; at != &own_txns->under_way; at = at->next) {
+        const struct own_txn_op *own_op = list_entry(at, const struct own_txn_op, link);
+        const struct buf *names = &own_op->names;
         for (size_t name = 0, len; name < names->len; name += len) {
             memcpy(&len, names->data + name, sizeof len);
             name += sizeof len;
             set_row(set, (struct bytes){names->data + name, len})->busy = true;
         }
     }
-    pthread_mutex_unlock(&apart->lock);
+    pthread_mutex_unlock(&own_txns->lock);
 }
 
-static void is_back(struct apart *apart, const struct store_op *op)
+static void is_back(struct own_txns *own_txns, const struct store_op *op)
 {
-    pthread_mutex_lock(&apart->lock);
-    for (struct list *at = apart->under_way.next; at != &apart->under_way; at = at->next) {
-        struct apart_op *apart_op = list_entry(at, struct apart_op, link);
-        if (apart_op->op != op)
+    pthread_mutex_lock(&own_txns->lock);
+    for (struct list *at = own_txns->under_way.next; at != &own_txns->under_way; at = at->next) {
+        struct own_txn_op *own_op = list_entry(at, struct own_txn_op, link);
+        if (own_op->op != op)
             continue;
         list_remove(at);
-        apart_op_free(apart_op);
+        own_txn_op_free(own_op);
         break;
     }
-    pthread_mutex_unlock(&apart->lock);
+    pthread_mutex_unlock(&own_txns->lock);
 }
 
-/* Between two looks at something that others have to end. */
+/* Wait a moment before the next look at something that others have to end. */
 static void pause_for(int ms)
 {
     const struct timespec time = {.tv_nsec = ms * 1000000L};
@@ -105,7 +105,7 @@ static void fail_queued(struct pg_connection *connection, struct worker *worker,
     finished_close(finished, false);
 }
 
-/* Nobody is answered: the owner ends the process. */
+/* Answer nobody any more: the owner sees store_lost(), and ends the process. */
 static void lose(const struct pg_connection *connection, struct worker *worker,
                  struct finished *finished)
 {
@@ -145,18 +145,19 @@ enum pg_ended pg_find_out(struct pg_connection *connection, struct worker *worke
     if (ended != PG_UNKNOWN) {
         log_info(connection->log, "store %s: that commit is %s", pg->name,
                  ended == PG_COMMITTED ? "there" : "not there, and is done again");
-        text_print(pg->why, sizeof pg->why, "%s", why); /* of what is not there */
+        text_print(pg->why, sizeof pg->why, "%s", why); /* why the commit may not be there */
     }
     return ended;
 }
 
-/* Run it in a transaction, which is left open where it went well. */
-static void run_once(struct apart *apart, struct store_op *op, bool floor)
+/* Run the operation in a transaction, and leave that open. `floor`: begin with the lock that the
+ * floor needs. */
+static void run_once(struct own_txns *own_txns, struct store_op *op, bool floor)
 {
-    struct pg_txn *txn = &apart->connection.txn;
+    struct pg_txn *txn = &own_txns->connection.txn;
 
     set_clear(&txn->set);
-    txn->kind = op->writes ? PG_ALONE : PG_READS;
+    txn->kind = op->writes ? PG_OWN : PG_READS;
     txn->direct = true;
     txn->has_floor = floor;
     txn->wrote = false;
@@ -168,30 +169,30 @@ static void run_once(struct apart *apart, struct store_op *op, bool floor)
     pg_operation_run(txn, op, 1);
 }
 
-/* One attempt, from the connection to the commit. True: op->error is the answer, which costs nobody
- * more than one trip's limit. */
-static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
+/* Make one attempt, from the connection to the commit. True: op->error is the answer. That is so
+ * after a server that stays silent, too: nobody waits for more than one trip's limit. */
+static bool attempt(struct own_txns *own_txns, struct store_op *op, bool *floor)
 {
-    struct pg_connection *connection = &apart->connection;
+    struct pg_connection *connection = &own_txns->connection;
     struct pg_txn *txn = &connection->txn;
 
     if (!pg_connection_ready(connection)) {
         pg_connection_fail_op(connection, op);
         return true;
     }
-    run_once(apart, op, *floor);
+    run_once(own_txns, op, *floor);
     if (txn->differs != PG_SAME)
         txn->stop = PG_FAILED;
     if (txn->stop == PG_ON && op->error == STK_OK && txn->begun && !txn->broken) {
         enum pg_ended ended = pg_commit(txn);
         if (ended == PG_UNKNOWN)
-            ended = pg_find_out(connection, &apart->worker, apart->finished, txn->mark);
+            ended = pg_find_out(connection, &own_txns->worker, own_txns->finished, txn->mark);
         if (ended == PG_COMMITTED) {
-            pg_watch_notify(apart->watch, &txn->set);
+            pg_watch_notify(own_txns->watch, &txn->set);
             pg_connection_works(connection);
             return true;
         }
-        if (ended == PG_UNKNOWN) { /* and nobody will know any more: it is not done again */
+        if (ended == PG_UNKNOWN) { /* it may have been done, so it must not be done again */
             pg_roll_back(txn);
             pg_connection_note(connection);
             pg_connection_fail_op(connection, op);
@@ -201,7 +202,7 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
     }
     enum pg_stop stop = txn->stop;
     if (stop == PG_LOCKED && blockers_concern(op))
-        pg_watch_locked(apart->watch, &txn->set);
+        pg_watch_locked(own_txns->watch, &txn->set);
     pg_roll_back(txn);
     if (stop == PG_ON)
         return true;
@@ -211,40 +212,40 @@ static bool attempt(struct apart *apart, struct store_op *op, bool *floor)
         pg_connection_fail_op(connection, op);
     }
     if (stop == PG_LOCKED)
-        blockers_fail(&apart->watch->blockers, connection->reasons, op);
+        blockers_fail(&own_txns->watch->blockers, connection->reasons, op);
     return stop == PG_FAILED && txn->pg->conn == NULL && txn->pg->timed_out;
 }
 
-static void run(struct apart *apart, struct store_op *op)
+static void run(struct own_txns *own_txns, struct store_op *op)
 {
     int64_t now_ms = clock_now_ms(&clock_monotonic), until_ms = now_ms + BLOCKERS_WAIT_MS;
     bool floor = false;
 
     op->waits_since_ms = now_ms;
-    for (int tries = 0; tries < TRIES && !attempt(apart, op, &floor); tries++) {
-        if (apart->connection.txn.stop != PG_LOCKED)
+    for (int tries = 0; tries < TRIES && !attempt(own_txns, op, &floor); tries++) {
+        if (own_txns->connection.txn.stop != PG_LOCKED)
             continue;
-        if (clock_now_ms(&clock_monotonic) >= until_ms || worker_stopping(&apart->worker))
+        if (clock_now_ms(&clock_monotonic) >= until_ms || worker_stopping(&own_txns->worker))
             break;
         tries--;
         pause_for(POLL_MS);
     }
-    if (apart->connection.txn.stop == PG_FAILED)
-        pg_connection_failed(&apart->connection);
+    if (own_txns->connection.txn.stop == PG_FAILED)
+        pg_connection_failed(&own_txns->connection);
 }
 
-enum work_result apart_work(void *context, struct list *batch, size_t count, bool inlined)
+enum work_result own_txn_work(void *context, struct list *batch, size_t count, bool inlined)
 {
-    struct apart *apart = context;
+    struct own_txns *own_txns = context;
 
     (void)inlined;
     for (struct list *at = batch->next; at != batch; at = at->next) {
         struct store_op *op = list_entry(at, struct store_op, link);
-        run(apart, op);
-        is_back(apart, op);
+        run(own_txns, op);
+        is_back(own_txns, op);
     }
-    (void)count; /* the writer has counted them */
-    (void)finished_add(apart->finished, batch);
-    finished_close(apart->finished, false);
+    (void)count; /* the writer has counted these operations already */
+    (void)finished_add(own_txns->finished, batch);
+    finished_close(own_txns->finished, false);
     return WORK_DONE;
 }
