@@ -14,21 +14,25 @@ enum {
     ROUNDS_MAX = 8, /* of loading what is missing; then it is fetched at once */
 };
 
-enum fate { DONE, WAITS, OWN_TXN };
+enum entry_state {
+    ENTRY_DONE,    /* it has its answer, once the batch is committed */
+    ENTRY_WAITS,   /* a row of its is locked: it leaves the batch, and waits */
+    ENTRY_OWN_TXN, /* it is handed over, for a transaction of its own */
+};
 
 struct pg_entry {
     struct store_op *op;
-    enum fate fate;
-    struct own_txn_op *own_op; /* of OWN_TXN */
+    enum entry_state state;
+    struct own_txn_op *own_op; /* of ENTRY_OWN_TXN */
 };
 
-/* The fate of an earlier run is over. */
-static void settle(struct pg_entry *entry, enum fate fate)
+/* Set the state, and forget that of an earlier run. */
+static void settle(struct pg_entry *entry, enum entry_state state)
 {
     if (entry->own_op != NULL)
         own_txn_op_free(entry->own_op);
     entry->own_op = NULL;
-    entry->fate = fate;
+    entry->state = state;
 }
 
 /* 1. Run: each operation on the set, in order. */
@@ -63,7 +67,7 @@ static size_t run_from(struct pg_txn *txn, const struct pg_batch *batch, size_t 
     for (size_t i = start; i < batch->count; i++) {
         struct pg_entry *entry = &batch->entries[i];
         struct set_savepoint savepoint = set_savepoint(&txn->set);
-        settle(entry, DONE);
+        settle(entry, ENTRY_DONE);
         pg_operation_run(txn, entry->op, i + 1);
         if (txn->stop != PG_ON || entry->op->error != STK_OK)
             set_undo(&txn->set, savepoint);
@@ -75,10 +79,10 @@ static size_t run_from(struct pg_txn *txn, const struct pg_batch *batch, size_t 
                 missing_savepoint = savepoint;
             }
             continue;
-        case PG_LOCKED: entry->fate = WAITS; break;
+        case PG_LOCKED: entry->state = ENTRY_WAITS; break;
         case PG_NEEDS_OWN:
         case PG_FLOOR:
-            entry->fate = OWN_TXN;
+            entry->state = ENTRY_OWN_TXN;
             entry->own_op = own_txn_op_new(txn);
             break;
         case PG_FAILED: *good = false; return missing;
@@ -171,11 +175,11 @@ static void keep_waiting(struct pg_writer *writer, struct pg_lane *lane)
 
     for (size_t i = 0; i < batch->count; i++) {
         struct pg_entry *entry = &batch->entries[i];
-        blocked |= entry->fate == WAITS && blockers_concern(entry->op);
-        if (entry->fate == WAITS && keep(writer, entry->op))
+        blocked |= entry->state == ENTRY_WAITS && blockers_concern(entry->op);
+        if (entry->state == ENTRY_WAITS && keep(writer, entry->op))
             continue;
-        if (entry->fate == WAITS)
-            entry->fate = DONE;
+        if (entry->state == ENTRY_WAITS)
+            entry->state = ENTRY_DONE;
         batch->entries[left++] = *entry;
     }
     batch->count = left;
@@ -216,9 +220,9 @@ static void hand_on(struct pg_writer *writer, struct pg_lane *lane)
         const struct pg_entry *entry = &batch->entries[i];
         struct store_op *op = entry->op;
         writer->lock_waits += blockers_concern(op);
-        if (entry->fate == OWN_TXN && own_txn_submit(writer->own_txns, op, entry->own_op))
+        if (entry->state == ENTRY_OWN_TXN && own_txn_submit(writer->own_txns, op, entry->own_op))
             continue;
-        if (entry->fate == OWN_TXN)
+        if (entry->state == ENTRY_OWN_TXN)
             op->error = STK_BUSY;
         list_append(&done, &op->link);
     }
@@ -241,7 +245,8 @@ static bool send_commit(struct pg_writer *writer, struct pg_lane *lane)
     return true;
 }
 
-/* PG_COMMITTED: each operation has its fate. PG_NOT, PG_AGAIN: none has, and retry.why says why. */
+/* Wait for the commit's outcome. PG_COMMITTED: the states of the entries hold. PG_NOT, PG_AGAIN:
+ * nothing of the batch was done, and retry.why says why. */
 static enum pg_ended take_commit(struct pg_writer *writer, struct pg_lane *lane)
 {
     struct pg_connection *connection = &lane->connection;
@@ -284,7 +289,7 @@ static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended en
         pg_connection_failed(&lane->connection);
         writer->failed_commits++;
         for (size_t i = 0; i < batch->count; i++) {
-            settle(&batch->entries[i], DONE);
+            settle(&batch->entries[i], ENTRY_DONE);
             pg_connection_fail_op(&lane->connection, batch->entries[i].op);
         }
     }
@@ -329,14 +334,14 @@ static void gather(struct pg_writer *writer, struct pg_batch *batch)
     batch->count = 0;
     while ((link = list_pop(&writer->waiting)) != NULL)
         batch->entries[batch->count++] =
-            (struct pg_entry){list_entry(link, struct store_op, link), WAITS, NULL};
+            (struct pg_entry){list_entry(link, struct store_op, link), ENTRY_WAITS, NULL};
     writer->waiting_count = 0;
 }
 
 static bool has_own_txn(const struct pg_batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++)
-        if (batch->entries[i].fate == OWN_TXN)
+        if (batch->entries[i].state == ENTRY_OWN_TXN)
             return true;
     return false;
 }
@@ -345,7 +350,7 @@ static bool has_own_txn(const struct pg_batch *batch)
 static void wait_all(struct pg_writer *writer, struct pg_lane *lane)
 {
     for (size_t i = 0; i < lane->batch.count; i++)
-        settle(&lane->batch.entries[i], WAITS);
+        settle(&lane->batch.entries[i], ENTRY_WAITS);
     keep_waiting(writer, lane);
     hand_on(writer, lane);
 }
