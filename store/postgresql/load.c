@@ -49,8 +49,8 @@ static void take_row(struct pg_txn *txn, const PGresult *result, int at)
     row->known = KNOWN;
 }
 
-/* What is wanted, as parameters of the statements that ask for it. */
-struct wishes {
+/* All of the set that is wanted, as parameters of the statements that ask for it. */
+struct wanted {
     struct pg_array names, strings, hashes, field_ids, field_keys, receipt_ids, receipt_keys;
     struct pg_array hint_names[2], hint_keys[2]; /* of fields, of receipts */
 };
@@ -61,62 +61,62 @@ static void add_part(struct pg_array *ids, struct pg_array *keys, const struct p
     pg_array_bytes(keys, part->key);
 }
 
-static void collect_hints(const struct set *set, struct wishes *wishes)
+static void collect_hints(const struct set *set, struct wanted *wanted)
 {
     for (int kind = 0; kind < 2; kind++) {
-        pg_array_start(&wishes->hint_names[kind], PG_BYTEA);
-        pg_array_start(&wishes->hint_keys[kind], PG_BYTEA);
+        pg_array_start(&wanted->hint_names[kind], PG_BYTEA);
+        pg_array_start(&wanted->hint_keys[kind], PG_BYTEA);
     }
     for (size_t i = 0; i < set->hints_count; i++) {
         const struct hint *hint = &set->hints[i];
-        pg_array_bytes(&wishes->hint_names[hint->kind == PART_RECEIPT], hint->row->name);
-        pg_array_bytes(&wishes->hint_keys[hint->kind == PART_RECEIPT], hint->key);
+        pg_array_bytes(&wanted->hint_names[hint->kind == PART_RECEIPT], hint->row->name);
+        pg_array_bytes(&wanted->hint_keys[hint->kind == PART_RECEIPT], hint->key);
     }
 }
 
-static void collect(const struct set *set, struct wishes *wishes)
+static void collect(const struct set *set, struct wanted *wanted)
 {
-    collect_hints(set, wishes);
-    pg_array_start(&wishes->names, PG_BYTEA);
-    pg_array_start(&wishes->strings, PG_INT8);
-    pg_array_start(&wishes->hashes, PG_INT8);
-    pg_array_start(&wishes->field_ids, PG_INT8);
-    pg_array_start(&wishes->field_keys, PG_BYTEA);
-    pg_array_start(&wishes->receipt_ids, PG_INT8);
-    pg_array_start(&wishes->receipt_keys, PG_BYTEA);
+    collect_hints(set, wanted);
+    pg_array_start(&wanted->names, PG_BYTEA);
+    pg_array_start(&wanted->strings, PG_INT8);
+    pg_array_start(&wanted->hashes, PG_INT8);
+    pg_array_start(&wanted->field_ids, PG_INT8);
+    pg_array_start(&wanted->field_keys, PG_BYTEA);
+    pg_array_start(&wanted->receipt_ids, PG_INT8);
+    pg_array_start(&wanted->receipt_keys, PG_BYTEA);
     for (struct list *at = set->rows.next; at != &set->rows; at = at->next) {
         const struct row *row = list_entry(at, const struct row, link);
         if (row->known == WANTED)
-            pg_array_bytes(&wishes->names, row->name);
+            pg_array_bytes(&wanted->names, row->name);
         if (row->string_known == WANTED)
-            pg_array_int64(&wishes->strings, row->id);
+            pg_array_int64(&wanted->strings, row->id);
         if (row->fields == WANTED)
-            pg_array_int64(&wishes->hashes, row->id);
+            pg_array_int64(&wanted->hashes, row->id);
     }
     for (struct list *at = set->parts.next; at != &set->parts; at = at->next) {
         const struct part *part = list_entry(at, const struct part, link);
         if (part->known != WANTED)
             continue;
         if (part->kind == PART_FIELD)
-            add_part(&wishes->field_ids, &wishes->field_keys, part);
+            add_part(&wanted->field_ids, &wanted->field_keys, part);
         else
-            add_part(&wishes->receipt_ids, &wishes->receipt_keys, part);
+            add_part(&wanted->receipt_ids, &wanted->receipt_keys, part);
     }
 }
 
-static void free_wishes(struct wishes *wishes)
+static void free_wanted(struct wanted *wanted)
 {
     for (int kind = 0; kind < 2; kind++) {
-        buf_free(&wishes->hint_names[kind].buf);
-        buf_free(&wishes->hint_keys[kind].buf);
+        buf_free(&wanted->hint_names[kind].buf);
+        buf_free(&wanted->hint_keys[kind].buf);
     }
-    buf_free(&wishes->names.buf);
-    buf_free(&wishes->strings.buf);
-    buf_free(&wishes->hashes.buf);
-    buf_free(&wishes->field_ids.buf);
-    buf_free(&wishes->field_keys.buf);
-    buf_free(&wishes->receipt_ids.buf);
-    buf_free(&wishes->receipt_keys.buf);
+    buf_free(&wanted->names.buf);
+    buf_free(&wanted->strings.buf);
+    buf_free(&wanted->hashes.buf);
+    buf_free(&wanted->field_ids.buf);
+    buf_free(&wanted->field_keys.buf);
+    buf_free(&wanted->receipt_ids.buf);
+    buf_free(&wanted->receipt_keys.buf);
 }
 
 static void ask(struct pg_txn *txn, enum pg_statement statement, struct pg_array *one,
@@ -337,21 +337,21 @@ static void settle(struct pg_txn *txn)
 
 static bool load(struct pg_txn *txn, bool ends)
 {
-    struct wishes wishes;
+    struct wanted wanted;
     struct pg *pg = txn->pg;
     bool begins = !txn->begun, reads = txn->kind == PG_READS,
          ids = !reads && txn->ids_end - txn->next_id < IDS_LOW;
 
-    collect(&txn->set, &wishes);
+    collect(&txn->set, &wanted);
     if (begins)
         send_begin(txn, PG_FLOOR_SHARED);
-    ask(txn, reads ? PG_FIND : PG_LOCK, &wishes.names, NULL);
-    ask(txn, PG_FIELDS_OF, &wishes.hint_names[0], &wishes.hint_keys[0]);
-    ask(txn, PG_RECEIPTS_OF, &wishes.hint_names[1], &wishes.hint_keys[1]);
-    ask(txn, PG_STRINGS, &wishes.strings, NULL);
-    ask(txn, PG_ALL_FIELDS, &wishes.hashes, NULL);
-    ask(txn, PG_FIELDS, &wishes.field_ids, &wishes.field_keys);
-    ask(txn, PG_RECEIPTS, &wishes.receipt_ids, &wishes.receipt_keys);
+    ask(txn, reads ? PG_FIND : PG_LOCK, &wanted.names, NULL);
+    ask(txn, PG_FIELDS_OF, &wanted.hint_names[0], &wanted.hint_keys[0]);
+    ask(txn, PG_RECEIPTS_OF, &wanted.hint_names[1], &wanted.hint_keys[1]);
+    ask(txn, PG_STRINGS, &wanted.strings, NULL);
+    ask(txn, PG_ALL_FIELDS, &wanted.hashes, NULL);
+    ask(txn, PG_FIELDS, &wanted.field_ids, &wanted.field_keys);
+    ask(txn, PG_RECEIPTS, &wanted.receipt_ids, &wanted.receipt_keys);
     pg_send(pg, PG_STATE, NULL);
     if (ids)
         pg_send(pg, PG_IDS, NULL);
@@ -364,25 +364,25 @@ static bool load(struct pg_txn *txn, bool ends)
     }
     if (begins)
         take_begin(txn);
-    if (wishes.names.count > 0)
+    if (wanted.names.count > 0)
         take_rows(txn);
-    if (wishes.hint_names[0].count > 0)
+    if (wanted.hint_names[0].count > 0)
         take_hinted(txn, PART_FIELD);
-    if (wishes.hint_names[1].count > 0)
+    if (wanted.hint_names[1].count > 0)
         take_hinted(txn, PART_RECEIPT);
     txn->set.hints_count = 0;
-    if (wishes.strings.count > 0)
+    if (wanted.strings.count > 0)
         take_strings(txn);
-    if (wishes.hashes.count > 0)
+    if (wanted.hashes.count > 0)
         take_parts(txn, PART_FIELD);
-    if (wishes.field_ids.count > 0)
+    if (wanted.field_ids.count > 0)
         take_parts(txn, PART_FIELD);
-    if (wishes.receipt_ids.count > 0)
+    if (wanted.receipt_ids.count > 0)
         take_parts(txn, PART_RECEIPT);
     take_state(txn);
     if (ids)
         take_ids(txn);
-    free_wishes(&wishes);
+    free_wanted(&wanted);
     bool done = pg_end(pg);
     txn->begun = pg->conn != NULL && (!ends || !done); /* after an error it was not ended */
     bool good = done && (!ends || pg->decision == PG_DECIDED) && tell_locked(txn);
