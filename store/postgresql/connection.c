@@ -84,7 +84,7 @@ static bool connect(struct pg_connection *connection)
     struct pg_anew anew;
     int64_t session = atomic_load(&txn->shared->session);
 
-    txn->begun = txn->soiled = txn->spoilt = false;
+    txn->begun = txn->needs_reset = txn->must_drop = false;
     txn->sql_state = SQL_UNTRIED;
     txn->next_id = txn->ids_end = 0;
     if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_check_open(pg) || !pg_prepare(pg) ||

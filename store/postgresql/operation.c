@@ -467,7 +467,7 @@ static enum stk_error savepoint_undo(struct store_txn *base)
         return STK_STORE;
     check(txn->in_savepoint);
     txn->in_savepoint = false;
-    if (txn->spoilt)
+    if (txn->must_drop)
         return STK_ERR;
     if (txn->kind != PG_OWN)
         set_undo(&txn->set, txn->set_savepoint);

@@ -80,7 +80,7 @@ static enum stk_error refuse(struct sql_call *call, enum stk_error error, const 
 
 static enum stk_error refuse_late(struct statement *at)
 {
-    at->txn->broken = at->txn->spoilt = true;
+    at->txn->broken = at->txn->must_drop = true;
     text_print(at->call->why, SQL_WHY_MAX, "the statement was stopped: it took more than %lld ms",
                (long long)at->call->time_limit_ms);
     return STK_ERR;
@@ -117,7 +117,7 @@ static enum stk_error judge_failure(struct statement *at)
         break;
     }
     bool stopped = strcmp(state, "57014") == 0; /* and nobody has looked at what it left */
-    at->txn->spoilt |= stopped || strcmp(state, "ST900") == 0;
+    at->txn->must_drop |= stopped || strcmp(state, "ST900") == 0;
     if (error == STK_STORE)
         return pg_stop(at->txn, PG_FAILED);
     at->txn->broken = true;
@@ -591,7 +591,7 @@ static enum stk_error take_page(struct statement *at, bool first)
         return judge_failure(at);
     if (more || error != STK_OK)
         return error;
-    at->txn->broken = at->txn->spoilt = true; /* it has not come to its end */
+    at->txn->broken = at->txn->must_drop = true; /* it has not come to its end */
     if (at->call->why[0] == '\0')
         text_print(at->call->why, SQL_WHY_MAX, "the statement gives too many rows");
     return STK_ERR;
@@ -604,7 +604,7 @@ static enum stk_error run(struct statement *at)
 
     at->read_only = txn->kind == PG_OWN && at->call->right == SQL_MAY_READ;
     txn->wrote |= txn->kind == PG_OWN && !at->read_only;
-    txn->soiled = true;
+    txn->needs_reset = true;
     if (is(at, DEFINE) && !note_guarded(at))
         return pg_stop(txn, PG_FAILED);
     for (bool first = true; error == STK_OK && !at->ended; first = false)

@@ -57,15 +57,15 @@ static bool is_passing(const struct pg *pg)
     return false;
 }
 
-/* A user's SQL may have left what outlives its transaction. */
-static void send_clean(struct pg_txn *txn)
+/* Take back what a user's SQL may have left in the session, beyond its transaction. */
+static void send_reset(struct pg_txn *txn)
 {
-    if (txn->soiled) {
+    if (txn->needs_reset) {
         pg_send(txn->pg, PG_SQL_UNLOCK, NULL);
         pg_send(txn->pg, PG_SQL_UNLISTEN, NULL);
         pg_send(txn->pg, PG_SQL_FORGET, NULL);
     }
-    txn->soiled = false;
+    txn->needs_reset = false;
 }
 
 void pg_roll_back(struct pg_txn *txn)
@@ -76,12 +76,12 @@ void pg_roll_back(struct pg_txn *txn)
 
     set_clear(&txn->set);
     txn->wrote = txn->in_savepoint = false;
-    if (txn->spoilt)
+    if (txn->must_drop)
         pg_drop(pg);
     if (pg->conn != NULL && txn->begun) {
         memcpy(why, pg->why, sizeof why);
         pg_send(pg, PG_ROLLBACK, NULL);
-        send_clean(txn);
+        send_reset(txn);
         pg_sync(pg);
         if (!pg_end(pg)) /* the next transaction would be a part of this one */
             pg_drop(pg);
@@ -102,12 +102,12 @@ void pg_commit_send(struct pg_txn *txn)
         pg_send_changes(txn);
         send_marks(txn);
         pg_send_deciding(txn->pg, PG_COMMIT, NULL);
-        send_clean(txn);
+        send_reset(txn);
         pg_sync(txn->pg);
     } else {
         pg_send(txn->pg, PG_COMMIT, NULL);
         pg_send(txn->pg, PG_BARRIER, NULL);
-        send_clean(txn);
+        send_reset(txn);
         pg_sync_deciding(txn->pg);
     }
 }
@@ -137,7 +137,7 @@ enum pg_ended pg_commit_take(struct pg_txn *txn)
 
 enum pg_ended pg_commit(struct pg_txn *txn)
 {
-    if (txn->spoilt) { /* of reads, only that refusal is told */
+    if (txn->must_drop) { /* the SQL was refused; a read has nothing else to tell */
         pg_roll_back(txn);
         return txn->kind == PG_READS ? PG_COMMITTED : PG_NOT;
     }

@@ -105,8 +105,10 @@ struct pg_txn {
     int64_t next_id, ids_end; /* ids of new resources, across transactions */
     enum pg_sql_state sql_state;
     char sql_why[SQL_WHY_MAX];
-    bool spoilt; /* a function that SQL has called may have changed the session: drop it; */
-    bool soiled; /* a user's SQL has run, and may have left something to the session */
+    bool must_drop;   /* a function that SQL has called may have changed the session's state:
+                       * the connection has to be dropped */
+    bool needs_reset; /* a user's SQL has run: advisory locks, LISTEN and sequences are reset at
+                       * the end */
 
     /* The operation under way. */
     enum pg_stop stop;
