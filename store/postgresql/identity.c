@@ -182,7 +182,7 @@ static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
     int64_t known = 0;
 
     pg_send(pg, PG_TOKEN_LARGEST, NULL);
-    pg_sync(pg);
+    pg_sync_within(pg, PG_LONG_TIMEOUT_MS);
     PGresult *result = pg_take(pg);
     if (result != NULL) {
         known = pg_value_int64(pg, result, 0, 0);
@@ -204,20 +204,18 @@ static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
         pg_send(pg, PG_END_ALL, NULL);
     }
     pg_send(pg, PG_SEQUENCES_RAISE, NULL);
-    pg_sync(pg);
-    return pg_end(pg); /* apart from COMMIT, which waits for a standby no longer than any other */
+    pg_sync_within(pg, PG_LONG_TIMEOUT_MS);
+    return pg_end(pg); /* COMMIT is a trip of its own: it waits no longer than any other */
 }
 
 /* Nothing is granted or written until it is done, and it is done as a whole. */
-static bool begin_anew_in_time(struct pg_txn *txn, struct pg_anew *anew)
+static bool begin_anew_or_say_why(struct pg_txn *txn, struct pg_anew *anew)
 {
     struct pg *pg = txn->pg;
     char why[STORE_WHY_MAX];
 
     log_info(txn->shared->log, "store: %s: finding out how far tokens have come", anew->why);
-    pg->timeout_ms = PG_LONG_TIMEOUT_MS;
     bool begun = begin_anew(txn, anew);
-    pg->timeout_ms = PG_TIMEOUT_MS;
     if (!begun) {
         text_print(why, sizeof why, "%s", pg->why);
         text_print(pg->why, sizeof pg->why, "%s, and the store could not begin anew: %s", anew->why,
@@ -238,7 +236,7 @@ static bool settle_identity(struct pg_txn *txn, struct pg_anew *anew)
         return false;
     anew->why = pg_anew_why(&identity.signs);
     anew->ended = pg_anew_ends_all(&identity.signs);
-    if (anew->why != NULL && !begin_anew_in_time(txn, anew))
+    if (anew->why != NULL && !begin_anew_or_say_why(txn, anew))
         return false;
     pg_send(pg, anew->why != NULL || identity.signs.fresh ? PG_IDENTITY_PUT : PG_REPLICATED_PUT,
             NULL);

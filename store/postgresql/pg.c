@@ -162,10 +162,11 @@ static void begin_trip(struct pg *pg)
     }
 }
 
-/* From now on the server has the time of a trip for its answer. */
-static void start_limit(struct pg *pg)
+/* From now on the server has so much time for its answer. */
+static void start_limit(struct pg *pg, int limit_ms)
 {
-    pg->deadline_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms;
+    pg->limit_ms = limit_ms;
+    pg->deadline_ms = clock_now_ms(&clock_monotonic) + limit_ms;
 }
 
 static void sent(struct pg *pg, int done)
@@ -221,11 +222,16 @@ void pg_send_describe(struct pg *pg, const char *portal)
         sent(pg, pg->pq.PQsendDescribePortal(pg->conn, portal));
 }
 
-void pg_sync(struct pg *pg)
+void pg_sync_within(struct pg *pg, int limit_ms)
 {
-    start_limit(pg);
+    start_limit(pg, limit_ms);
     if (pg->conn != NULL && pg->pq.PQpipelineSync(pg->conn) != 1)
         fail_connection(pg);
+}
+
+void pg_sync(struct pg *pg)
+{
+    pg_sync_within(pg, pg->timeout_ms);
 }
 
 void pg_sync_deciding(struct pg *pg)
@@ -256,7 +262,7 @@ static bool wait(struct pg *pg)
     }
     if (left_ms <= 0 ||
         (poll(&poll_fd, 1, in_slices ? GO_ON_EVERY_MS : left_ms) == 0 && !in_slices)) {
-        text_print(text, sizeof text, "PostgreSQL has not answered for %d ms", pg->timeout_ms);
+        text_print(text, sizeof text, "PostgreSQL has not answered for %d ms", pg->limit_ms);
         pg->silent_pid = pg->pq.PQbackendPID(pg->conn);
         fail(pg, text);
         pg->timed_out = true;
@@ -396,7 +402,7 @@ bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), vo
 static bool send_commands(struct pg *pg, const char *commands)
 {
     begin_trip(pg);
-    start_limit(pg);
+    start_limit(pg, pg->timeout_ms);
     if (pg->pq.PQsendQuery(pg->conn, commands) != 1)
         fail_connection(pg);
     return pg->conn != NULL;
@@ -574,7 +580,7 @@ bool pg_copy_take(struct pg *pg, struct buf *data, bool *more)
     int len = 0;
 
     *more = false;
-    start_limit(pg);
+    start_limit(pg, pg->timeout_ms);
     while (pg->conn != NULL && (len = pg->pq.PQgetCopyData(pg->conn, &piece, 1)) == 0)
         if (!wait(pg))
             return false;
@@ -596,7 +602,7 @@ bool pg_copy_put(struct pg *pg, struct bytes data)
 {
     int sent = 0;
 
-    start_limit(pg);
+    start_limit(pg, pg->timeout_ms);
     while (pg->conn != NULL &&
            (sent = pg->pq.PQputCopyData(pg->conn, data.data, (int)data.len)) == 0)
         if (!wait(pg))
@@ -610,7 +616,7 @@ bool pg_copy_put_end(struct pg *pg, const char *failure)
 {
     int sent = 0;
 
-    start_limit(pg);
+    start_limit(pg, pg->timeout_ms);
     while (pg->conn != NULL && (sent = pg->pq.PQputCopyEnd(pg->conn, failure)) == 0)
         if (!wait(pg))
             return false;

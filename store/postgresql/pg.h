@@ -27,7 +27,8 @@
 /* Of the connections of backup, restore and move; not "stockade ...", as daemons are called. */
 #define PG_MAINTENANCE_NAME "stockade-maintenance"
 #define PG_TIMEOUT_MS       5000 /* of a trip: nobody waits longer for a server that is silent */
-/* Of one that looks at all rows of a table: to begin a store anew, to guard a table. */
+/* The limit of a trip that looks at all rows of a table: to begin a store anew, to guard a table.
+ */
 #define PG_LONG_TIMEOUT_MS (120 * 1000)
 
 /* What became of a transaction says COMMIT's own result, or, without one, the end of the trip.
@@ -46,7 +47,7 @@ struct pg {
     const char *const *names; /* of the statements that are prepared, and their texts; by number */
     const char *const *texts;
     size_t statements;
-    int timeout_ms; /* of a trip */
+    int timeout_ms; /* of a trip, but for those of pg_sync_within */
     /* Called every now and then while the server is waited for; NULL: never. False: give up. */
     bool (*go_on)(void *context);
     void *go_on_context;
@@ -54,6 +55,7 @@ struct pg {
     struct libpq pq; /* loaded by the first pg_connect */
     PGconn *conn;    /* NULL: not connected */
     int64_t sent_ms; /* when the trip began, by clock_monotonic */
+    int limit_ms;    /* how long the server may take for its answer, and until when */
     int64_t deadline_ms;
     size_t expected; /* statements of the trip whose result was not taken */
     size_t deciding; /* as many results have to be taken to know the deciding one; 0: known */
@@ -166,6 +168,8 @@ void pg_send_parse(struct pg *pg, const char *text);
 void pg_send_describe(struct pg *pg, const char *portal);
 /* End the trip's statements: from now on their results come. */
 void pg_sync(struct pg *pg);
+/* End a trip for whose answer the server has another limit. */
+void pg_sync_within(struct pg *pg, int limit_ms);
 /* The same where the end itself is to be pg->decision: it commits the statements behind the last
  * COMMIT, which have had their results by then, and it waits for the standby. */
 void pg_sync_deciding(struct pg *pg);

@@ -543,15 +543,13 @@ static enum stk_error take_guarded(struct statement *at)
 
 /* The life of a statement. */
 
-/* End a trip's sending, whose limit is that of the statement and of a trip. */
+/* End the sending of a trip: it may take what is left of the statement's time, and a trip's. */
 static void end_sending(struct statement *at)
 {
     struct pg *pg = at->txn->pg;
-    int timeout_ms = pg->timeout_ms;
+    int64_t left_ms = at->left_ms < INT32_MAX / 2 ? at->left_ms : INT32_MAX / 2;
 
-    pg->timeout_ms += (int)(at->left_ms < INT32_MAX / 2 ? at->left_ms : INT32_MAX / 2);
-    pg_sync(pg);
-    pg->timeout_ms = timeout_ms;
+    pg_sync_within(pg, pg->timeout_ms + (int)left_ms);
 }
 
 /* One trip: opens it the first time, and hands out a page of rows. */

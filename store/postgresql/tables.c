@@ -23,11 +23,11 @@ bool pg_may_use_tables(struct pg_txn *txn)
 }
 
 /* Run one statement, and return its rows. NULL: the operation has stopped. */
-static PGresult *query(struct pg_txn *txn, enum pg_statement statement,
-                       const struct pg_params *params)
+static PGresult *query_within(struct pg_txn *txn, enum pg_statement statement,
+                              const struct pg_params *params, int limit_ms)
 {
     pg_send(txn->pg, statement, params);
-    pg_sync(txn->pg);
+    pg_sync_within(txn->pg, limit_ms);
     PGresult *result = pg_take(txn->pg);
     if (!pg_end(txn->pg)) {
         txn->pg->pq.PQclear(result);
@@ -36,6 +36,12 @@ static PGresult *query(struct pg_txn *txn, enum pg_statement statement,
     if (result == NULL)
         (void)pg_stop(txn, PG_FAILED);
     return result;
+}
+
+static PGresult *query(struct pg_txn *txn, enum pg_statement statement,
+                       const struct pg_params *params)
+{
+    return query_within(txn, statement, params, txn->pg->timeout_ms);
 }
 
 static enum stk_error run(struct pg_txn *txn, enum pg_statement statement,
@@ -451,9 +457,8 @@ static enum stk_error change_guard(struct pg_txn *txn, enum pg_statement stateme
 {
     if (!pg_may_use_tables(txn))
         return STK_STORE;
-    txn->pg->timeout_ms = PG_LONG_TIMEOUT_MS; /* it looks for keys that cannot be guarded */
-    PGresult *result = query(txn, statement, params);
-    txn->pg->timeout_ms = PG_TIMEOUT_MS;
+    /* It looks at all keys for those that cannot be guarded. */
+    PGresult *result = query_within(txn, statement, params, PG_LONG_TIMEOUT_MS);
     if (result == NULL)
         return STK_STORE;
     bool refused = !txn->pg->pq.PQgetisnull(result, 0, 0);
