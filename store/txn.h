@@ -178,6 +178,12 @@ struct store_txn_impl {
     enum stk_error (*guards)(struct store_txn *txn, txn_each_guard each, void *context);
 };
 
+/* For `if (txn_failed(error = txn_...)) return error;`. */
+static inline bool txn_failed(enum stk_error error)
+{
+    return error != STK_OK;
+}
+
 /* The primitives, as they are called. */
 #define txn_now_ms(txn)               ((txn)->impl->now_ms(txn))
 #define txn_savepoint(txn)            ((txn)->impl->savepoint(txn))

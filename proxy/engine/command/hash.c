@@ -30,7 +30,7 @@ static enum stk_error put(struct exec *exec, struct bytes field, struct bytes va
     enum stk_error error;
 
     if (exec->resource.id == 0 &&
-        failed(txn_resource_make(exec->txn, exec->argv[1], &exec->resource)))
+        txn_failed(error = txn_resource_make(exec->txn, exec->argv[1], &exec->resource)))
         return error;
     return txn_field_put(exec->txn, &exec->resource, field, value);
 }
@@ -41,7 +41,7 @@ static enum stk_error reply_field(struct exec *exec, struct bytes field)
     struct bytes value;
     bool found;
 
-    if (failed(look_up(exec, field, &found, &value)))
+    if (txn_failed(error = look_up(exec, field, &found, &value)))
         return error;
     if (found)
         return exec_bulk(exec, value);
@@ -61,7 +61,7 @@ enum stk_error hash_mget(struct exec *exec)
     resp_array(exec->out, exec->argc - 2);
     for (size_t i = 2; i < exec->argc; i++) {
         enum stk_error error;
-        if (failed(reply_field(exec, exec->argv[i])))
+        if (txn_failed(error = reply_field(exec, exec->argv[i])))
             return error;
         if (exec->out->len > REPLY_BYTES_MAX)
             return exec_error_instead(exec, "the reply is too large; ask for fewer fields");
@@ -78,7 +78,7 @@ static enum stk_error reply_measure(struct exec *exec, bool length)
 
     if (exec_wrong_type(exec, VALUE_HASH))
         return STK_OK;
-    if (failed(look_up(exec, exec->argv[2], &found, &value)))
+    if (txn_failed(error = look_up(exec, exec->argv[2], &found, &value)))
         return error;
     resp_int(exec->out, !found ? 0 : length ? (int64_t)value.len : 1);
     return STK_OK;
@@ -102,7 +102,7 @@ enum stk_error hash_len(struct exec *exec)
     if (exec_wrong_type(exec, VALUE_HASH))
         return STK_OK;
     if (exec->resource.type == VALUE_HASH &&
-        failed(txn_count_fields(exec->txn, &exec->resource, &count)))
+        txn_failed(error = txn_count_fields(exec->txn, &exec->resource, &count)))
         return error;
     resp_int(exec->out, count);
     return STK_OK;
@@ -168,9 +168,9 @@ static enum stk_error set_pairs(struct exec *exec, const char *arity, bool reply
         enum stk_error error;
         struct bytes old;
         bool found = false;
-        if (!reply_ok && failed(look_up(exec, exec->argv[i], &found, &old)))
+        if (!reply_ok && txn_failed(error = look_up(exec, exec->argv[i], &found, &old)))
             return error;
-        if (failed(put(exec, exec->argv[i], exec->argv[i + 1])))
+        if (txn_failed(error = put(exec, exec->argv[i], exec->argv[i + 1])))
             return error;
         added += !found;
     }
@@ -199,9 +199,9 @@ enum stk_error hash_setnx(struct exec *exec)
 
     if (!field_fits(exec, exec->argv[2]) || exec_wrong_type(exec, VALUE_HASH))
         return STK_OK;
-    if (failed(look_up(exec, exec->argv[2], &found, &old)))
+    if (txn_failed(error = look_up(exec, exec->argv[2], &found, &old)))
         return error;
-    if (!found && failed(put(exec, exec->argv[2], exec->argv[3])))
+    if (!found && txn_failed(error = put(exec, exec->argv[2], exec->argv[3])))
         return error;
     resp_int(exec->out, !found);
     return STK_OK;
@@ -216,7 +216,7 @@ enum stk_error hash_del(struct exec *exec)
     for (size_t i = 2; i < exec->argc && exec->resource.type == VALUE_HASH; i++) {
         enum stk_error error;
         bool found;
-        if (failed(txn_field_remove(exec->txn, &exec->resource, exec->argv[i], &found)))
+        if (txn_failed(error = txn_field_remove(exec->txn, &exec->resource, exec->argv[i], &found)))
             return error;
         removed += found;
     }
@@ -236,12 +236,12 @@ enum stk_error hash_incrby(struct exec *exec)
     if (!exec_add_parse(exec, 3, &by) || !field_fits(exec, exec->argv[2]) ||
         exec_wrong_type(exec, VALUE_HASH))
         return STK_OK;
-    if (failed(look_up(exec, exec->argv[2], &found, &old)))
+    if (txn_failed(error = look_up(exec, exec->argv[2], &found, &old)))
         return error;
     if (!exec_add_apply(exec, &by, found, old, "hash value is not an integer", &sum))
         return STK_OK;
     int len = snprintf(text, sizeof text, "%" PRId64, sum);
-    if (failed(put(exec, exec->argv[2], (struct bytes){text, (size_t)len})))
+    if (txn_failed(error = put(exec, exec->argv[2], (struct bytes){text, (size_t)len})))
         return error;
     resp_int(exec->out, sum);
     return STK_OK;
@@ -260,11 +260,11 @@ enum stk_error hash_incrbyfloat(struct exec *exec)
         return exec_error(exec, "value is NaN or Infinity");
     if (!field_fits(exec, exec->argv[2]) || exec_wrong_type(exec, VALUE_HASH))
         return STK_OK;
-    if (failed(look_up(exec, exec->argv[2], &found, &old)))
+    if (txn_failed(error = look_up(exec, exec->argv[2], &found, &old)))
         return error;
     if (!exec_add_float(exec, exec->argv[3], found, old, "hash value is not a float", text, &sum))
         return STK_OK;
-    if (failed(put(exec, exec->argv[2], sum)))
+    if (txn_failed(error = put(exec, exec->argv[2], sum)))
         return error;
     resp_bulk(exec->out, sum);
     return STK_OK;

@@ -11,12 +11,12 @@ enum stk_error key_del(struct exec *exec)
 
     for (size_t i = 1; i < exec->argc; i++) {
         enum stk_error error;
-        if (i > 1 && failed(txn_resource(exec->txn, exec->argv[i], &exec->resource)))
+        if (i > 1 && txn_failed(error = txn_resource(exec->txn, exec->argv[i], &exec->resource)))
             return error;
         if (exec->resource.type == VALUE_NONE)
             continue;
         count++;
-        if (failed(txn_value_clear(exec->txn, &exec->resource)))
+        if (txn_failed(error = txn_value_clear(exec->txn, &exec->resource)))
             return error;
     }
     resp_int(exec->out, count);
@@ -29,7 +29,7 @@ enum stk_error key_exists(struct exec *exec)
 
     for (size_t i = 2; i < exec->argc; i++) {
         enum stk_error error;
-        if (failed(txn_resource(exec->txn, exec->argv[i], &exec->resource)))
+        if (txn_failed(error = txn_resource(exec->txn, exec->argv[i], &exec->resource)))
             return error;
         count += exec->resource.type != VALUE_NONE;
     }
@@ -57,7 +57,7 @@ enum stk_error key_dbsize(struct exec *exec)
     enum stk_error error;
     int64_t count;
 
-    if (failed(txn_count_keys(exec->txn, &count)))
+    if (txn_failed(error = txn_count_keys(exec->txn, &count)))
         return error;
     resp_int(exec->out, count);
     return STK_OK;

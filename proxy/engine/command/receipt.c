@@ -27,7 +27,7 @@ static enum stk_error without(struct request *request, struct store_txn *txn,
         resp_null(&request->reply, request->resp3);
     if (request->verdict != STK_STALE)
         return STK_OK;
-    if (failed(txn_lease(txn, resource, &lease)))
+    if (txn_failed(error = txn_lease(txn, resource, &lease)))
         return error;
     if (asked->token <= lease.receipts_gone ||
         lease.changed_ms + asked->keep_ms < txn_now_ms(txn)) {
@@ -51,9 +51,10 @@ static enum stk_error receipt_run(struct store_op *op, struct store_txn *txn)
 
     buf_clear(&request->reply);
     request->verdict = STK_OK;
-    if (failed(txn_resource(txn, request->argv[1], &resource)))
+    if (txn_failed(error = txn_resource(txn, request->argv[1], &resource)))
         return error;
-    if (resource.id != 0 && failed(txn_receipt(txn, &resource, request->argv[3], &found, &receipt)))
+    if (resource.id != 0 &&
+        txn_failed(error = txn_receipt(txn, &resource, request->argv[3], &found, &receipt)))
         return error;
     if (!found)
         return without(request, txn, &resource);

@@ -15,9 +15,11 @@ static enum stk_error put(struct exec *exec, struct bytes key, struct bytes valu
 {
     enum stk_error error;
 
-    if (exec->resource.type == VALUE_HASH && failed(txn_value_clear(exec->txn, &exec->resource)))
+    if (exec->resource.type == VALUE_HASH &&
+        txn_failed(error = txn_value_clear(exec->txn, &exec->resource)))
         return error;
-    if (exec->resource.id == 0 && failed(txn_resource_make(exec->txn, key, &exec->resource)))
+    if (exec->resource.id == 0 &&
+        txn_failed(error = txn_resource_make(exec->txn, key, &exec->resource)))
         return error;
     return txn_string_put(exec->txn, &exec->resource, value);
 }
@@ -28,7 +30,7 @@ static enum stk_error reply_value(struct exec *exec, bool *found)
     enum stk_error error;
     struct bytes value;
 
-    if (failed(txn_string(exec->txn, &exec->resource, found, &value)))
+    if (txn_failed(error = txn_string(exec->txn, &exec->resource, found, &value)))
         return error;
     if (*found)
         return exec_bulk(exec, value);
@@ -50,7 +52,7 @@ enum stk_error string_strlen(struct exec *exec)
 
     if (exec_wrong_type(exec, VALUE_STRING))
         return STK_OK;
-    if (failed(txn_string(exec->txn, &exec->resource, &found, &value)))
+    if (txn_failed(error = txn_string(exec->txn, &exec->resource, &found, &value)))
         return error;
     resp_int(exec->out, found ? (int64_t)value.len : 0);
     return STK_OK;
@@ -62,11 +64,11 @@ enum stk_error string_mget(struct exec *exec)
     for (size_t i = 1; i < exec->argc; i++) {
         enum stk_error error;
         bool found;
-        if (i > 1 && failed(txn_resource(exec->txn, exec->argv[i], &exec->resource)))
+        if (i > 1 && txn_failed(error = txn_resource(exec->txn, exec->argv[i], &exec->resource)))
             return error;
         if (exec->resource.type != VALUE_STRING)
             resp_null(exec->out, exec->resp3);
-        else if (failed(reply_value(exec, &found)))
+        else if (txn_failed(error = reply_value(exec, &found)))
             return error;
         if (exec->out->len > REPLY_BYTES_MAX)
             return exec_error_instead(exec, "the reply is too large; ask for fewer keys");
@@ -130,7 +132,7 @@ enum stk_error string_set(struct exec *exec)
         return exec_syntax(exec);
     if (get && exec_wrong_type(exec, VALUE_STRING))
         return STK_OK;
-    if (get && failed(reply_value(exec, &found)))
+    if (get && txn_failed(error = reply_value(exec, &found)))
         return error;
     bool exists = exec->resource.type != VALUE_NONE;
     if ((nx && exists) || (xx && !exists)) {
@@ -138,7 +140,7 @@ enum stk_error string_set(struct exec *exec)
             resp_null(exec->out, exec->resp3);
         return STK_OK;
     }
-    if (failed(put(exec, exec->argv[1], exec->argv[2])))
+    if (txn_failed(error = put(exec, exec->argv[1], exec->argv[2])))
         return error;
     if (!get)
         resp_simple(exec->out, "OK");
@@ -150,7 +152,7 @@ enum stk_error string_setnx(struct exec *exec)
     enum stk_error error;
     bool exists = exec->resource.type != VALUE_NONE;
 
-    if (!exists && failed(put(exec, exec->argv[1], exec->argv[2])))
+    if (!exists && txn_failed(error = put(exec, exec->argv[1], exec->argv[2])))
         return error;
     resp_int(exec->out, !exists);
     return STK_OK;
@@ -163,7 +165,7 @@ enum stk_error string_getset(struct exec *exec)
 
     if (exec_wrong_type(exec, VALUE_STRING))
         return STK_OK;
-    if (failed(reply_value(exec, &found)))
+    if (txn_failed(error = reply_value(exec, &found)))
         return error;
     return put(exec, exec->argv[1], exec->argv[2]);
 }
@@ -175,7 +177,7 @@ enum stk_error string_getdel(struct exec *exec)
 
     if (exec_wrong_type(exec, VALUE_STRING))
         return STK_OK;
-    if (failed(reply_value(exec, &found)))
+    if (txn_failed(error = reply_value(exec, &found)))
         return error;
     return found ? txn_value_clear(exec->txn, &exec->resource) : STK_OK;
 }
@@ -187,9 +189,9 @@ enum stk_error string_mset(struct exec *exec)
     if (exec->argc % 2 == 0)
         return exec_error(exec, "wrong number of arguments for 'mset' command");
     for (size_t i = 1; i < exec->argc; i += 2) {
-        if (i > 1 && failed(txn_resource(exec->txn, exec->argv[i], &exec->resource)))
+        if (i > 1 && txn_failed(error = txn_resource(exec->txn, exec->argv[i], &exec->resource)))
             return error;
-        if (failed(put(exec, exec->argv[i], exec->argv[i + 1])))
+        if (txn_failed(error = put(exec, exec->argv[i], exec->argv[i + 1])))
             return error;
     }
     resp_simple(exec->out, "OK");
@@ -204,7 +206,7 @@ enum stk_error string_append(struct exec *exec)
 
     if (exec_wrong_type(exec, VALUE_STRING))
         return STK_OK;
-    if (failed(txn_string(exec->txn, &exec->resource, &found, &old)))
+    if (txn_failed(error = txn_string(exec->txn, &exec->resource, &found, &old)))
         return error;
     if (old.len + exec->argv[2].len > VALUE_BYTES_MAX)
         return exec_error(exec, "string exceeds maximum allowed size (proto-max-bulk-len)");
@@ -228,7 +230,7 @@ enum stk_error string_getrange(struct exec *exec)
         return exec_error(exec, "value is not an integer or out of range");
     if (exec_wrong_type(exec, VALUE_STRING))
         return STK_OK;
-    if (failed(txn_string(exec->txn, &exec->resource, &found, &value)))
+    if (txn_failed(error = txn_string(exec->txn, &exec->resource, &found, &value)))
         return error;
     int64_t len = found ? (int64_t)value.len : 0;
     bool crossed = start < 0 && end < 0 && start > end; /* also where both are before the start */
@@ -255,7 +257,7 @@ enum stk_error string_setrange(struct exec *exec)
         return exec_error(exec, "offset is out of range");
     if (exec_wrong_type(exec, VALUE_STRING))
         return STK_OK;
-    if (failed(txn_string(exec->txn, &exec->resource, &found, &old)))
+    if (txn_failed(error = txn_string(exec->txn, &exec->resource, &found, &old)))
         return error;
     if (part.len == 0) {
         resp_int(exec->out, (int64_t)old.len);
@@ -283,11 +285,11 @@ enum stk_error string_incrbyfloat(struct exec *exec)
 
     if (exec_wrong_type(exec, VALUE_STRING))
         return STK_OK;
-    if (failed(txn_string(exec->txn, &exec->resource, &found, &old)))
+    if (txn_failed(error = txn_string(exec->txn, &exec->resource, &found, &old)))
         return error;
     if (!exec_add_float(exec, exec->argv[2], found, old, EXEC_NOT_FLOAT, text, &sum))
         return STK_OK;
-    if (failed(put(exec, exec->argv[1], sum)))
+    if (txn_failed(error = put(exec, exec->argv[1], sum)))
         return error;
     resp_bulk(exec->out, sum);
     return STK_OK;
@@ -303,12 +305,12 @@ static enum stk_error add(struct exec *exec, const struct exec_add *add)
 
     if (exec_wrong_type(exec, VALUE_STRING))
         return STK_OK;
-    if (failed(txn_string(exec->txn, &exec->resource, &found, &old)))
+    if (txn_failed(error = txn_string(exec->txn, &exec->resource, &found, &old)))
         return error;
     if (!exec_add_apply(exec, add, found, old, "value is not an integer or out of range", &sum))
         return STK_OK;
     int len = snprintf(text, sizeof text, "%" PRId64, sum);
-    if (failed(put(exec, exec->argv[1], (struct bytes){text, (size_t)len})))
+    if (txn_failed(error = put(exec, exec->argv[1], (struct bytes){text, (size_t)len})))
         return error;
     resp_int(exec->out, sum);
     return STK_OK;

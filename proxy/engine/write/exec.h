@@ -36,9 +36,6 @@ struct exec {
     int64_t sql_limit_ms;
 };
 
-/* Did a call to the store fail? Keeps its result in a local `error`, for `return error`. */
-#define failed(call) ((error = (call)) != STK_OK)
-
 static inline bool exec_is_word(const struct exec *exec, size_t i, const char *word)
 {
     return i < exec->argc && bytes_equal_nocase(exec->argv[i], word);

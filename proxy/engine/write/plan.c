@@ -507,9 +507,10 @@ static enum stk_error replay(struct request *request, struct store_txn *txn)
         struct receipt receipt;
         bool found = false;
 
-        if (failed(txn_resource(txn, plan->claims[i].resource, &resource)))
+        if (txn_failed(error = txn_resource(txn, plan->claims[i].resource, &resource)))
             return error;
-        if (resource.id != 0 && failed(txn_receipt(txn, &resource, plan->id, &found, &receipt)))
+        if (resource.id != 0 &&
+            txn_failed(error = txn_receipt(txn, &resource, plan->id, &found, &receipt)))
             return error;
         if (!found)
             continue;
@@ -535,7 +536,8 @@ static enum stk_error find_tokens(struct request *request, struct store_txn *txn
 
         if (claim->value.len == 0)
             continue;
-        if (failed(lock_value_token(txn, claim->resource, claim->value, &claim->token, &why)))
+        if (txn_failed(
+                error = lock_value_token(txn, claim->resource, claim->value, &claim->token, &why)))
             return error;
         if (claim->token != 0)
             continue;
@@ -559,7 +561,7 @@ static enum stk_error apply(struct request *request, struct store_txn *txn)
 
     if (plan->claims_count > 0)
         txn_present(txn, plan->claims, plan->claims_count);
-    if (in_savepoint && failed(txn_savepoint(txn)))
+    if (in_savepoint && txn_failed(error = txn_savepoint(txn)))
         return error;
     error = plan->whole ? run_steps(request, txn) : run_step(request, txn, &plan->steps[0]);
     if (error == STK_BUSY)
@@ -568,7 +570,7 @@ static enum stk_error apply(struct request *request, struct store_txn *txn)
         return error;
     if (request->verdict != STK_OK || reply_is_error(&request->reply, 0))
         return in_savepoint ? txn_savepoint_undo(txn) : plan->whole ? STK_ERR : STK_OK;
-    if (plan->id.len > 0 && failed(remember(request, txn)))
+    if (plan->id.len > 0 && txn_failed(error = remember(request, txn)))
         return error;
     return in_savepoint ? txn_savepoint_keep(txn) : STK_OK;
 }
@@ -624,21 +626,21 @@ static enum stk_error run_step(struct request *request, struct store_txn *txn,
                         .sql_right = step->sql_right,
                         .sql_limit_ms = request->plan.sql_limit_ms};
 
-    if (failed(step->unfenced ? judge_unfenced(request, txn, step)
-                              : judge(request, txn, step, &exec.resource)))
+    if (txn_failed(error = step->unfenced ? judge_unfenced(request, txn, step)
+                                          : judge(request, txn, step, &exec.resource)))
         return error;
     if (request->verdict != STK_OK)
         return STK_OK;
     if ((step->command->flags & COMMAND_VALUE) && !step->claims_key) {
         struct bytes value;
         bool found;
-        if (failed(txn_string_of(txn, step->argv[1], &found, &value)))
+        if (txn_failed(error = txn_string_of(txn, step->argv[1], &found, &value)))
             return error;
         if (found)
             return exec_bulk(&exec, value);
     }
     if (step->command->key_first > 0 && !step->claims_key &&
-        failed(txn_resource(txn, step->argv[step->command->key_first], &exec.resource)))
+        txn_failed(error = txn_resource(txn, step->argv[step->command->key_first], &exec.resource)))
         return error;
     return step->command->exec(&exec);
 }
@@ -652,7 +654,7 @@ static enum stk_error judge(struct request *request, struct store_txn *txn, cons
         enum stk_error error;
         struct resource resource;
 
-        if (failed(txn_resource(txn, claim->resource, &resource)))
+        if (txn_failed(error = txn_resource(txn, claim->resource, &resource)))
             return error;
         if (i == 0)
             *first = resource;
@@ -686,7 +688,7 @@ static enum stk_error judge_unfenced(struct request *request, struct store_txn *
          i += (size_t)command->key_step) {
         enum stk_error error;
         struct resource resource;
-        if (failed(txn_resource(txn, step->argv[i], &resource)))
+        if (txn_failed(error = txn_resource(txn, step->argv[i], &resource)))
             return error;
         if (!fence_unclaimed(&resource.fence)) {
             request->verdict = STK_NOTOKEN;
@@ -716,12 +718,12 @@ static enum stk_error remember(struct request *request, struct store_txn *txn)
         struct resource resource;
         struct receipt present;
         bool found = false;
-        if (failed(txn_resource(txn, plan->claims[i].resource, &resource)))
+        if (txn_failed(error = txn_resource(txn, plan->claims[i].resource, &resource)))
             return error;
-        if (i > 0 && failed(txn_receipt(txn, &resource, plan->id, &found, &present)))
+        if (i > 0 && txn_failed(error = txn_receipt(txn, &resource, plan->id, &found, &present)))
             return error;
         receipt.token = plan->claims[i].token;
-        if (!found && failed(txn_receipt_put(txn, &resource, plan->id, &receipt)))
+        if (!found && txn_failed(error = txn_receipt_put(txn, &resource, plan->id, &receipt)))
             return error;
     }
     return STK_OK;

@@ -44,9 +44,6 @@ struct operation {
 
 /* What operations do. Each passes on what fails, as those of the engine do. */
 
-#define failed(call)          ((error = (call)) != STK_OK)
-#define missed(txn, name, at) failed(txn_resource(txn, bytes_of(name), at))
-
 static enum stk_error find_or_make(struct store_txn *txn, const char *name, struct resource *row)
 {
     enum stk_error error = txn_resource(txn, bytes_of(name), row);
@@ -59,7 +56,8 @@ static enum stk_error acquire_one(struct store_txn *txn, const char *name)
     struct resource row;
     struct lease lease;
 
-    if (failed(find_or_make(txn, name, &row)) || failed(txn_lease(txn, &row, &lease)))
+    if (txn_failed(error = find_or_make(txn, name, &row)) ||
+        txn_failed(error = txn_lease(txn, &row, &lease)))
         return error;
     lease.owner = bytes_of("somebody");
     lease.holds = 1;
@@ -86,7 +84,8 @@ static enum stk_error renew(struct store_txn *txn, struct run *run)
     struct resource row;
     struct lease lease;
 
-    if (missed(txn, run->name, &row) || failed(txn_lease(txn, &row, &lease)))
+    if (txn_failed(error = txn_resource(txn, bytes_of(run->name), &row)) ||
+        txn_failed(error = txn_lease(txn, &row, &lease)))
         return error;
     lease.ttl_ms += 1000;
     return txn_fence_put(txn, &row, &lease);
@@ -98,7 +97,8 @@ static enum stk_error end_lease(struct store_txn *txn, struct run *run, enum fen
     struct resource row;
     struct lease lease;
 
-    if (missed(txn, run->name, &row) || failed(txn_lease(txn, &row, &lease)))
+    if (txn_failed(error = txn_resource(txn, bytes_of(run->name), &row)) ||
+        txn_failed(error = txn_lease(txn, &row, &lease)))
         return error;
     lease.holds = 0;
     row.fence.state = state;
@@ -124,7 +124,8 @@ static enum stk_error count_up(struct store_txn *txn, const char *name)
     char text[16] = "0";
     bool found;
 
-    if (failed(find_or_make(txn, name, &row)) || failed(txn_string(txn, &row, &found, &value)))
+    if (txn_failed(error = find_or_make(txn, name, &row)) ||
+        txn_failed(error = txn_string(txn, &row, &found, &value)))
         return error;
     if (found)
         snprintf(text, sizeof text, "%.*s", (int)value.len, value.data);
@@ -144,11 +145,11 @@ static enum stk_error write_fenced(struct store_txn *txn, struct run *run)
     struct resource row;
     bool found;
 
-    if (missed(txn, run->name, &row) ||
-        failed(txn_receipt(txn, &row, bytes_of("id"), &found, &receipt)) || found)
+    if (txn_failed(error = txn_resource(txn, bytes_of(run->name), &row)) ||
+        txn_failed(error = txn_receipt(txn, &row, bytes_of("id"), &found, &receipt)) || found)
         return error;
     receipt.token = row.fence.token;
-    if (failed(count_up(txn, run->name)))
+    if (txn_failed(error = count_up(txn, run->name)))
         return error;
     return txn_receipt_put(txn, &row, bytes_of("id"), &receipt);
 }
@@ -158,9 +159,10 @@ static enum stk_error transact(struct store_txn *txn, struct run *run)
 {
     enum stk_error error;
 
-    if (failed(txn_savepoint(txn)) || failed(count_up(txn, run->name)) ||
-        failed(txn_savepoint_keep(txn)) || failed(count_up(txn, run->other)) ||
-        failed(txn_savepoint(txn)) || failed(count_up(txn, run->name)))
+    if (txn_failed(error = txn_savepoint(txn)) || txn_failed(error = count_up(txn, run->name)) ||
+        txn_failed(error = txn_savepoint_keep(txn)) ||
+        txn_failed(error = count_up(txn, run->other)) || txn_failed(error = txn_savepoint(txn)) ||
+        txn_failed(error = count_up(txn, run->name)))
         return error;
     return txn_savepoint_undo(txn);
 }
@@ -170,8 +172,8 @@ static enum stk_error put_fields(struct store_txn *txn, struct run *run)
     enum stk_error error;
     struct resource row;
 
-    if (failed(find_or_make(txn, run->name, &row)) ||
-        failed(txn_field_put(txn, &row, bytes_of("f"), bytes_of("1"))))
+    if (txn_failed(error = find_or_make(txn, run->name, &row)) ||
+        txn_failed(error = txn_field_put(txn, &row, bytes_of("f"), bytes_of("1"))))
         return error;
     return txn_field_put(txn, &row, bytes_of("g"), bytes_of("1"));
 }
@@ -193,10 +195,10 @@ static enum stk_error change_fields(struct store_txn *txn, struct run *run)
     bool found;
 
     run->seen[0] = '\0';
-    if (missed(txn, run->name, &row) ||
-        failed(txn_field_remove(txn, &row, bytes_of("f"), &found)) ||
-        failed(txn_count_fields(txn, &row, &count)) ||
-        failed(txn_each_field_from(txn, &row, bytes_of(""), each_field, run->seen)))
+    if (txn_failed(error = txn_resource(txn, bytes_of(run->name), &row)) ||
+        txn_failed(error = txn_field_remove(txn, &row, bytes_of("f"), &found)) ||
+        txn_failed(error = txn_count_fields(txn, &row, &count)) ||
+        txn_failed(error = txn_each_field_from(txn, &row, bytes_of(""), each_field, run->seen)))
         return error;
     return txn_field_put(txn, &row, bytes_of("h"), bytes_of("2"));
 }
@@ -208,7 +210,8 @@ static enum stk_error read_string(struct store_txn *txn, struct run *run)
     struct bytes value;
     bool found;
 
-    if (missed(txn, run->name, &row) || failed(txn_string(txn, &row, &found, &value)))
+    if (txn_failed(error = txn_resource(txn, bytes_of(run->name), &row)) ||
+        txn_failed(error = txn_string(txn, &row, &found, &value)))
         return error;
     snprintf(run->seen, sizeof run->seen, "%d %.*s", found, found ? (int)value.len : 0,
              found ? value.data : "");
@@ -221,7 +224,7 @@ static enum stk_error read_fields(struct store_txn *txn, struct run *run)
     struct resource row;
 
     run->seen[0] = '\0';
-    if (missed(txn, run->name, &row))
+    if (txn_failed(error = txn_resource(txn, bytes_of(run->name), &row)))
         return error;
     return txn_each_field_from(txn, &row, bytes_of(""), each_field, run->seen);
 }
@@ -238,8 +241,9 @@ static enum stk_error list(struct store_txn *txn, struct run *run)
     int64_t live, keys;
 
     (void)run;
-    if (failed(txn_each_live(txn, 0, each_name, NULL)) ||
-        failed(txn_each_key(txn, 0, each_name, NULL)) || failed(txn_count_live(txn, &live)))
+    if (txn_failed(error = txn_each_live(txn, 0, each_name, NULL)) ||
+        txn_failed(error = txn_each_key(txn, 0, each_name, NULL)) ||
+        txn_failed(error = txn_count_live(txn, &live)))
         return error;
     return txn_count_keys(txn, &keys);
 }
@@ -282,12 +286,12 @@ static enum stk_error write_sql(struct store_txn *txn, struct run *run)
     enum stk_error error;
     struct resource row;
 
-    if (missed(txn, run->name, &row))
+    if (txn_failed(error = txn_resource(txn, bytes_of(run->name), &row)))
         return error;
     const struct claim claim = {.resource = bytes_of(run->name), .token = row.fence.token};
     txn_present(txn, &claim, 1);
-    if (failed(
-            use_sql(txn, run, SQL_MAY_WRITE, "UPDATE public.sales SET n = n + 1 WHERE sku = $1")))
+    if (txn_failed(error = use_sql(txn, run, SQL_MAY_WRITE,
+                                   "UPDATE public.sales SET n = n + 1 WHERE sku = $1")))
         return error;
     return count_up(txn, run->name);
 }
@@ -320,7 +324,7 @@ static enum stk_error acquire_and_release(struct store_txn *txn, struct run *run
 {
     enum stk_error error;
 
-    if (failed(acquire(txn, run)) || failed(write_fenced(txn, run)))
+    if (txn_failed(error = acquire(txn, run)) || txn_failed(error = write_fenced(txn, run)))
         return error;
     return release(txn, run);
 }
@@ -370,7 +374,7 @@ static enum stk_error wait_for(struct store_txn *txn, struct run *run)
     enum stk_error error;
     struct resource row;
 
-    if (missed(txn, run->name, &row))
+    if (txn_failed(error = txn_resource(txn, bytes_of(run->name), &row)))
         return error;
     return txn_await(txn, &row);
 }
@@ -382,7 +386,8 @@ static enum stk_error read_field(struct store_txn *txn, struct run *run)
     struct bytes value;
     bool found;
 
-    if (missed(txn, run->name, &row) || failed(txn_field(txn, &row, bytes_of("f"), &found, &value)))
+    if (txn_failed(error = txn_resource(txn, bytes_of(run->name), &row)) ||
+        txn_failed(error = txn_field(txn, &row, bytes_of("f"), &found, &value)))
         return error;
     snprintf(run->seen, sizeof run->seen, "%d %.*s", found, found ? (int)value.len : 0,
              found ? value.data : "");
@@ -408,7 +413,7 @@ static enum stk_error read_receipts(struct store_txn *txn, struct run *run)
     struct resource row;
 
     run->seen[0] = '\0';
-    if (missed(txn, run->name, &row))
+    if (txn_failed(error = txn_resource(txn, bytes_of(run->name), &row)))
         return error;
     return txn_each_receipt(txn, &row, each_receipt, run->seen);
 }
@@ -418,7 +423,8 @@ static enum stk_error take_back(struct store_txn *txn, struct run *run)
     enum stk_error error;
     struct resource row;
 
-    if (missed(txn, run->name, &row) || failed(txn_value_clear(txn, &row)))
+    if (txn_failed(error = txn_resource(txn, bytes_of(run->name), &row)) ||
+        txn_failed(error = txn_value_clear(txn, &row)))
         return error;
     return txn_receipt_remove(txn, &row, bytes_of("id"));
 }
@@ -430,7 +436,7 @@ static enum stk_error look_for_old(struct store_txn *txn, struct run *run)
     bool due, more;
 
     (void)run;
-    if (failed(txn_receipts_due(txn, ANY_TIME_MS, &due)))
+    if (txn_failed(error = txn_receipts_due(txn, ANY_TIME_MS, &due)))
         return error;
     return txn_resources_due(txn, ANY_TIME_MS, INT64_MIN, 1000, &after, &due, &more);
 }

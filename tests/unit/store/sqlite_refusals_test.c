@@ -68,9 +68,6 @@ static enum stk_error trapped(struct store_txn *base, void *arg)
 
 /* What operations do. Each passes on what fails, as those of the engine do. */
 
-#define failed(call) ((error = (call)) != STK_OK)
-#define missed(name) failed(txn_resource(txn, bytes_of(name), &row))
-
 static enum stk_error write_strings(struct store_txn *txn, void *arg)
 {
     enum stk_error error;
@@ -79,11 +76,15 @@ static enum stk_error write_strings(struct store_txn *txn, void *arg)
     bool found;
 
     (void)arg;
-    if (missed("new") || failed(txn_resource_make(txn, bytes_of("new"), &row)) ||
-        failed(txn_string_put(txn, &row, bytes_of("1"))) || missed("string") ||
-        failed(txn_string(txn, &row, &found, &value)) ||
-        failed(txn_string_put(txn, &row, bytes_of("2"))) || missed("hash") ||
-        failed(txn_value_clear(txn, &row)) || failed(txn_string_put(txn, &row, bytes_of("3"))))
+    if (txn_failed(error = txn_resource(txn, bytes_of("new"), &row)) ||
+        txn_failed(error = txn_resource_make(txn, bytes_of("new"), &row)) ||
+        txn_failed(error = txn_string_put(txn, &row, bytes_of("1"))) ||
+        txn_failed(error = txn_resource(txn, bytes_of("string"), &row)) ||
+        txn_failed(error = txn_string(txn, &row, &found, &value)) ||
+        txn_failed(error = txn_string_put(txn, &row, bytes_of("2"))) ||
+        txn_failed(error = txn_resource(txn, bytes_of("hash"), &row)) ||
+        txn_failed(error = txn_value_clear(txn, &row)) ||
+        txn_failed(error = txn_string_put(txn, &row, bytes_of("3"))))
         return error;
     return txn_value_clear(txn, &row);
 }
@@ -103,12 +104,13 @@ static enum stk_error write_fields(struct store_txn *txn, void *arg)
     bool found;
 
     (void)arg;
-    if (missed("hash") || failed(txn_field(txn, &row, bytes_of("f"), &found, &value)) ||
-        failed(txn_field_put(txn, &row, bytes_of("f"), bytes_of("2"))) ||
-        failed(txn_field_put(txn, &row, bytes_of("g"), bytes_of("2"))) ||
-        failed(txn_count_fields(txn, &row, &count)) ||
-        failed(txn_each_field_from(txn, &row, bytes_of(""), each_field, NULL)) ||
-        failed(txn_field_remove(txn, &row, bytes_of("f"), &found)))
+    if (txn_failed(error = txn_resource(txn, bytes_of("hash"), &row)) ||
+        txn_failed(error = txn_field(txn, &row, bytes_of("f"), &found, &value)) ||
+        txn_failed(error = txn_field_put(txn, &row, bytes_of("f"), bytes_of("2"))) ||
+        txn_failed(error = txn_field_put(txn, &row, bytes_of("g"), bytes_of("2"))) ||
+        txn_failed(error = txn_count_fields(txn, &row, &count)) ||
+        txn_failed(error = txn_each_field_from(txn, &row, bytes_of(""), each_field, NULL)) ||
+        txn_failed(error = txn_field_remove(txn, &row, bytes_of("f"), &found)))
         return error;
     return txn_field_remove(txn, &row, bytes_of("g"), &found);
 }
@@ -129,17 +131,19 @@ static enum stk_error grant(struct store_txn *txn, void *arg)
 
     (void)arg;
     for (size_t i = 0; i < 3; i++) {
-        if (missed(names[i]) || failed(txn_resource_make(txn, bytes_of(names[i]), &row)) ||
-            failed(txn_lease(txn, &row, &lease)))
+        if (txn_failed(error = txn_resource(txn, bytes_of(names[i]), &row)) ||
+            txn_failed(error = txn_resource_make(txn, bytes_of(names[i]), &row)) ||
+            txn_failed(error = txn_lease(txn, &row, &lease)))
             return error;
         lease.owner = bytes_of("somebody");
         row.fence.token = row.fence.floor + 1;
         row.fence.state = FENCE_LIVE;
-        if (failed(txn_fence_put(txn, &row, &lease)))
+        if (txn_failed(error = txn_fence_put(txn, &row, &lease)))
             return error;
     }
-    if (failed(txn_each_live(txn, 0, each_name, NULL)) ||
-        failed(txn_each_key(txn, 0, each_name, NULL)) || failed(txn_count_live(txn, &count)))
+    if (txn_failed(error = txn_each_live(txn, 0, each_name, NULL)) ||
+        txn_failed(error = txn_each_key(txn, 0, each_name, NULL)) ||
+        txn_failed(error = txn_count_live(txn, &count)))
         return error;
     return txn_count_keys(txn, &count);
 }
@@ -152,9 +156,11 @@ static enum stk_error put_receipts(struct store_txn *txn, void *arg)
     bool found;
 
     (void)arg;
-    if (missed("live") || failed(txn_receipt(txn, &row, bytes_of("id"), &found, &old)) ||
-        failed(txn_receipt_put(txn, &row, bytes_of("other"), &receipt)) || missed("free") ||
-        failed(txn_receipt_put(txn, &row, bytes_of("other"), &receipt)))
+    if (txn_failed(error = txn_resource(txn, bytes_of("live"), &row)) ||
+        txn_failed(error = txn_receipt(txn, &row, bytes_of("id"), &found, &old)) ||
+        txn_failed(error = txn_receipt_put(txn, &row, bytes_of("other"), &receipt)) ||
+        txn_failed(error = txn_resource(txn, bytes_of("free"), &row)) ||
+        txn_failed(error = txn_receipt_put(txn, &row, bytes_of("other"), &receipt)))
         return error;
     return txn_savepoint(txn);
 }
@@ -165,10 +171,12 @@ static enum stk_error use_savepoints(struct store_txn *txn, void *arg)
     struct resource row;
 
     (void)arg;
-    if (failed(txn_savepoint(txn)) || missed("string") ||
-        failed(txn_string_put(txn, &row, bytes_of("undone"))) || failed(txn_savepoint_undo(txn)) ||
-        failed(txn_savepoint(txn)) || missed("string") ||
-        failed(txn_string_put(txn, &row, bytes_of("kept"))))
+    if (txn_failed(error = txn_savepoint(txn)) ||
+        txn_failed(error = txn_resource(txn, bytes_of("string"), &row)) ||
+        txn_failed(error = txn_string_put(txn, &row, bytes_of("undone"))) ||
+        txn_failed(error = txn_savepoint_undo(txn)) || txn_failed(error = txn_savepoint(txn)) ||
+        txn_failed(error = txn_resource(txn, bytes_of("string"), &row)) ||
+        txn_failed(error = txn_string_put(txn, &row, bytes_of("kept"))))
         return error;
     return txn_savepoint_keep(txn);
 }
@@ -181,7 +189,7 @@ static enum stk_error sweep(struct store_txn *txn, void *arg)
     bool more;
 
     (void)arg;
-    if (failed(txn_sweep_receipts(txn, late_ms, 10, &removed, &more)))
+    if (txn_failed(error = txn_sweep_receipts(txn, late_ms, 10, &removed, &more)))
         return error;
     return txn_sweep_resources(txn, late_ms, late_ms, 100, &after, &removed, &more);
 }
@@ -204,8 +212,9 @@ static enum stk_error guard(struct store_txn *txn, void *arg)
     char why[SQL_WHY_MAX] = "";
 
     (void)arg;
-    if (failed(txn_guard_create(txn, bytes_of("wares"), bytes_of("sku"), bytes_of("sku:"), why)) ||
-        failed(txn_guards(txn, each_guard, NULL)))
+    if (txn_failed(error = txn_guard_create(txn, bytes_of("wares"), bytes_of("sku"),
+                                            bytes_of("sku:"), why)) ||
+        txn_failed(error = txn_guards(txn, each_guard, NULL)))
         return error;
     return txn_guard_drop(txn, bytes_of("guarded"), why);
 }
