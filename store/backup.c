@@ -97,7 +97,7 @@ static bool replace(struct restore_call *call, struct transfer *from, struct tra
     }
     int64_t known = larger(larger(source.token, source.floor), larger(target.token, target.floor));
     call->floor = store_floor_anew(known, target.now_ms * 1000);
-    call->replaced = target.session > 0;
+    call->replaced = target.opening > 0;
     if (call->floor == 0) {
         text_print(why, why_size, "no token is left above those of %s",
                    known == larger(source.token, source.floor) ? call->file : to->label);

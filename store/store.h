@@ -145,14 +145,14 @@ struct store_impl {
     /* Is the outcome of a commit unknown? Then end the process without answering what is open. */
     bool (*lost)(const struct store *store);
     /* Return the number of this opening of the store for writing; rows remember under which
-     * one they were granted. STORE_SESSION_FIRST is the opening that makes the store. */
-    int64_t (*session)(const struct store *store);
+     * one they were granted. STORE_OPENING_FIRST is the opening that makes the store. */
+    int64_t (*opening)(const struct store *store);
     struct store_stats (*stats)(const struct store *store);
     /* Run what is queued, deliver it, close. To be called on the thread that submits. */
     void (*close)(struct store *store);
 };
 
-#define STORE_SESSION_FIRST 1
+#define STORE_OPENING_FIRST 1
 
 #define store_submit(store, op) ((store)->impl->submit((store), (op)))
 #define store_flush(store)      ((store)->impl->flush != NULL ? (store)->impl->flush(store) : false)
@@ -164,7 +164,7 @@ struct store_impl {
 #define store_holds_up(store, op)                                                                  \
     ((store)->impl->holds_up != NULL && (store)->impl->holds_up((store), (op)))
 #define store_lost(store)    ((store)->impl->lost(store))
-#define store_session(store) ((store)->impl->session(store))
+#define store_opening(store) ((store)->impl->opening(store))
 #define store_stats(store)   ((store)->impl->stats(store))
 #define store_close(store)   ((store)->impl->close(store))
 

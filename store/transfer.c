@@ -20,7 +20,7 @@ const char *transfer_columns(enum transfer_table table)
 struct pump {
     struct transfer *from, *to;
     enum transfer_table table;
-    int64_t id_shift, date_shift, now_ms, session;
+    int64_t id_shift, date_shift, now_ms, opening;
     int64_t done, total;
 };
 
@@ -36,7 +36,7 @@ static bool refit(void *context, const struct transfer_cell *cells)
         fit[i] = cells[i];
         switch (columns[i]) {
         case 'r': fit[i].number += pump->id_shift; break;
-        case 'o': fit[i].number = pump->session; break;
+        case 'o': fit[i].number = pump->opening; break;
         case 'd':
             fit[i].number += pump->date_shift;
             if (fit[i].number > pump->now_ms)
@@ -65,7 +65,7 @@ bool transfer_rows(struct transfer *from, const struct transfer_facts *source, s
         .id_shift = target->ids,
         .date_shift = target->now_ms - source->now_ms,
         .now_ms = target->now_ms,
-        .session = (source->session > target->session ? source->session : target->session) + 1,
+        .opening = (source->opening > target->opening ? source->opening : target->opening) + 1,
         .total = source->rows,
     };
 
@@ -78,7 +78,7 @@ bool transfer_rows(struct transfer *from, const struct transfer_facts *source, s
             return false;
         }
     }
-    return to->impl->set(to, pump.session, floor);
+    return to->impl->set(to, pump.opening, floor);
 }
 
 bool transfer_is_closed(const struct transfer_mark *mark, const char *label, char *why,

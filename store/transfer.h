@@ -21,7 +21,7 @@
 /* The tables, each with its columns: i int8, s int2, b boolean, t text, y bytea (Y: or NULL);
  * r: the id of a resource, d: a date, o: the opening under which a lease was granted.
  *
- * RESOURCES: id, name, token, state, type, anonymous, holds, ttl_ms, session, connection,
+ * RESOURCES: id, name, token, state, type, anonymous, holds, ttl_ms, opening, connection,
  *   changed_ms, receipts_gone, the token if it is live and has receipts (else 0), how many fields,
  *   owner, string
  * FIELDS: resource, field, value
@@ -68,7 +68,7 @@ struct transfer_mark {
 
 /* Of the store, in the transaction. */
 struct transfer_facts {
-    int64_t session, floor;
+    int64_t opening, floor;
     int64_t token; /* the largest one */
     int64_t now_ms;
     int64_t ids;  /* no resource's id that was given out, or may be meanwhile, is larger */
@@ -109,8 +109,8 @@ struct transfer_impl {
                 const struct transfer_cell *cells);
     /* End all leases. `*count`: how many there were. */
     bool (*revoke)(struct transfer *transfer, int64_t *count);
-    /* Write down the session and the floor, after all rows have been put. */
-    bool (*set)(struct transfer *transfer, int64_t session, int64_t floor);
+    /* Write down the opening and the floor, after all rows have been put. */
+    bool (*set)(struct transfer *transfer, int64_t opening, int64_t floor);
     bool (*mark)(struct transfer *transfer, const struct transfer_mark *mark);
     bool (*commit)(struct transfer *transfer);
     void (*undo)(struct transfer *transfer);
@@ -131,7 +131,7 @@ static inline bool transfer_is_bytes(char column)
 {
     return column == 't' || column == 'y' || column == 'Y';
 }
-/* Copy all rows, within both transactions. Set the floor of `to`, and its session to one that
+/* Copy all rows, within both transactions. Set the floor of `to`, and its opening to one that
  * neither store has had. False: to->why says what is wrong, also where `from` has failed. */
 bool transfer_rows(struct transfer *from, const struct transfer_facts *source, struct transfer *to,
                    const struct transfer_facts *target, int64_t floor);

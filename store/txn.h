@@ -34,7 +34,7 @@ struct lease {
     bool anonymous;     /* the owner was generated: nobody can reenter */
     int64_t holds;      /* entries by the owner, 0 when retired */
     int64_t ttl_ms;     /* as granted or last renewed */
-    int64_t session;    /* store_session() of the daemon that granted it */
+    int64_t opening;    /* store_opening() of the daemon that granted it */
     int64_t connection; /* client id there, 0 = none; negative: the lease ends with it */
     /* Read only: the store keeps them. */
     int64_t changed_ms;    /* when the fence was written last, or the row made; 0: no row */

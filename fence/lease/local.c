@@ -112,7 +112,7 @@ static bool is_news(const struct entry *entry, const struct lease_record *record
         return false;
     if (entry == NULL || record->token > entry->token)
         return true;
-    if (record->token != entry->token || record->this_run)
+    if (record->token != entry->token || record->this_opening)
         return false;
     if (memcmp(entry->nonce, record->nonce, LEASE_NONCE_LEN) != 0)
         return true;
@@ -145,12 +145,12 @@ static struct holder holder_of(struct local *local, const struct lease_call *cal
     bool news = is_news(entry, record, now_ms);
     struct holder holder = {0};
 
-    if (news && record->earlier_run) {
+    if (news && record->earlier_opening) {
         holder.token = record->token;
         holder.nonce = record->nonce;
         holder.left_ms = local->start_ms + record->ttl_ms - now_ms;
     } else {
-        if (news && !record->this_run)
+        if (news && !record->this_opening)
             entry = note_foreign(local, call, entry, now_ms);
         /* What the store says is retired is over, whichever daemon ended it. */
         bool retired = entry != NULL && entry->token == record->token && !record->live;

@@ -42,19 +42,19 @@ enum lease_answer {
 /* The newest grant of a resource, as the store has recorded it. Of the providers only `local:`
  * needs it, which has no other memory. */
 struct lease_record {
-    int64_t token;      /* 0: nothing was ever granted */
-    int64_t floor;      /* at least so many were used up */
-    bool live;          /* not retired */
-    bool this_run;      /* granted by this very daemon since it started */
-    bool earlier_run;   /* granted before this daemon opened the store, and not written since */
-    bool unexpired;     /* not over, by what the store knows of its time */
-    int64_t change;     /* another number after each renewal */
-    int64_t age_ms;     /* so long ago at least it was granted or renewed; 0: may be just now */
-    int64_t ttl_ms;     /* as granted or last renewed */
-    int64_t holds;      /* entries of the owner that were not released */
-    int64_t connection; /* the one that took it last, by its number at its daemon; 0: none */
-    bool ephemeral;     /* it ends with that connection */
-    int64_t written_ms; /* so long ago the row was written, by the store's time */
+    int64_t token;        /* 0: nothing was ever granted */
+    int64_t floor;        /* at least so many were used up */
+    bool live;            /* not retired */
+    bool this_opening;    /* granted by this very daemon since it started */
+    bool earlier_opening; /* granted before this daemon opened the store, and not written since */
+    bool unexpired;       /* not over, by what the store knows of its time */
+    int64_t change;       /* another number after each renewal */
+    int64_t age_ms;       /* so long ago at least it was granted or renewed; 0: may be just now */
+    int64_t ttl_ms;       /* as granted or last renewed */
+    int64_t holds;        /* entries of the owner that were not released */
+    int64_t connection;   /* the one that took it last, by its number at its daemon; 0: none */
+    bool ephemeral;       /* it ends with that connection */
+    int64_t written_ms;   /* so long ago the row was written, by the store's time */
     char nonce[LEASE_NONCE_LEN + 1];
 };
 

@@ -48,7 +48,7 @@ static void add_fence(struct pg_array *of, size_t at, const struct content *now)
     pg_array_int64(&of[at++], fence->state);
     pg_array_int64(&of[at++], lease->holds);
     pg_array_int64(&of[at++], lease->ttl_ms);
-    pg_array_int64(&of[at++], lease->session);
+    pg_array_int64(&of[at++], lease->opening);
     pg_array_int64(&of[at++], lease->connection);
     pg_array_bool(&of[at++], lease->anonymous);
     pg_array_bytes(&of[at++], lease->owner);

@@ -67,9 +67,9 @@ static bool writes(const struct pg_txn *txn)
 
 /* Has nobody changed our tables? Where somebody has, reads go on all the same, but a store that
  * was not open yet is not opened. */
-static bool check_tables(struct pg_txn *txn, int64_t session)
+static bool check_tables(struct pg_txn *txn, int64_t opening)
 {
-    if (!writes(txn) && session != 0)
+    if (!writes(txn) && opening != 0)
         return true;
     if (!pg_schema_is_ours(txn->pg))
         return false;
@@ -82,31 +82,31 @@ static bool connect(struct pg_connection *connection)
     struct pg_txn *txn = &connection->txn;
     struct pg *pg = &connection->pg;
     struct pg_anew anew;
-    int64_t session = atomic_load(&txn->shared->session);
+    int64_t opening = atomic_load(&txn->shared->opening);
 
     txn->begun = txn->needs_reset = txn->must_drop = false;
     txn->sql_state = SQL_UNTRIED;
     txn->next_id = txn->ids_end = 0;
     if (!pg_connect(pg) || !pg_schema_prepare(pg) || !pg_check_open(pg) || !pg_prepare(pg) ||
-        !check_tables(txn, session) || !pg_check_identity(txn, &anew))
+        !check_tables(txn, opening) || !pg_check_identity(txn, &anew))
         return false;
     if (anew.why != NULL)
         log_warn(txn->shared->log, "store: %s: tokens go on above %lld%s", anew.why,
                  (long long)anew.floor, anew.ended ? "; all leases have ended" : "");
     /* The writer's connection counts the opening; until it has, the others are refused. */
-    if (session == 0 && txn->connection == PG_CONNECTION_WRITER) {
-        if (!pg_schema_session(pg, &session))
+    if (opening == 0 && txn->connection == PG_CONNECTION_WRITER) {
+        if (!pg_schema_count_opening(pg, &opening))
             return false;
         if (atomic_load(&txn->shared->unsafe))
             log_warn(connection->log,
                      "store: the server has fsync = off, so a loss of power may lose "
                      "or damage what was acknowledged");
-        atomic_store(&txn->shared->session, session);
+        atomic_store(&txn->shared->opening, opening);
     }
-    if (session == 0)
+    if (opening == 0)
         text_print(pg->why, sizeof pg->why, "the store is being opened");
     txn->differs = PG_SAME;
-    return session != 0;
+    return opening != 0;
 }
 
 bool pg_connection_ready(struct pg_connection *connection)

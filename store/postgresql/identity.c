@@ -81,7 +81,7 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
     int64_t system = 0;
 
     list_told(txn, &marks, &ends);
-    pg_param_int64(&params, atomic_load(&txn->shared->session));
+    pg_param_int64(&params, atomic_load(&txn->shared->opening));
     pg_param_array(&params, &marks);
     pg_param_array(&params, &ends);
     pg_send(pg, PG_IDENTITY, NULL);
@@ -97,7 +97,7 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
                       .replicated = pg_value_bool(pg, result, 0, 3),
                       .fresh = pg_value_bool(pg, result, 0, 4),
                       .restarted = pg_value_bool(pg, result, 0, 9),
-                      .witness = atomic_load(&txn->shared->session) != 0,
+                      .witness = atomic_load(&txn->shared->opening) != 0,
                       .unreplicated = atomic_load(&txn->shared->unreplicated_ms) != 0},
             .timeline = pg_value_int64(pg, result, 0, 2),
             .stale = pg_value_bool(pg, result, 0, 6),

@@ -33,7 +33,7 @@ static void take_row(struct pg_txn *txn, const PGresult *result, int at)
     now->lease = (struct lease){
         .holds = pg_value_int64(txn->pg, result, at, 5),
         .ttl_ms = pg_value_int64(txn->pg, result, at, 6),
-        .session = pg_value_int64(txn->pg, result, at, 7),
+        .opening = pg_value_int64(txn->pg, result, at, 7),
         .connection = pg_value_int64(txn->pg, result, at, 8),
         .anonymous = pg_value_bool(txn->pg, result, at, 9),
         .owner = set_copy(set, pg_value_bytes(txn->pg, result, at, 10)),

@@ -174,8 +174,8 @@ bool pg_schema_is_ours(struct pg *pg)
     return asked && !harmed;
 }
 
-bool pg_schema_session(struct pg *pg, int64_t *session)
+bool pg_schema_count_opening(struct pg *pg, int64_t *opening)
 {
-    *session = number(pg, "UPDATE stockade.meta SET session = session + 1 RETURNING session");
-    return *session > 0;
+    *opening = number(pg, "UPDATE stockade.meta SET session = session + 1 RETURNING session");
+    return *opening > 0;
 }

@@ -11,7 +11,7 @@ const char *pg_schema_step(int64_t version);
 /* Make the schema in the database, or bring it forward. False: pg->why says why not. */
 bool pg_schema_prepare(struct pg *pg);
 /* Count one more opening of the store. */
-bool pg_schema_session(struct pg *pg, int64_t *session);
+bool pg_schema_count_opening(struct pg *pg, int64_t *opening);
 
 /* What others have changed of our own tables, as SQL for rows: what, what to do about it, and
  * whether it can change what is written or read without an error. What may be there and no more: it

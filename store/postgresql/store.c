@@ -108,9 +108,9 @@ static bool lost(const struct store *base)
     return atomic_load(&((const struct pg_store *)base)->shared.lost);
 }
 
-static int64_t session(const struct store *base)
+static int64_t opening(const struct store *base)
 {
-    return atomic_load(&((const struct pg_store *)base)->shared.session);
+    return atomic_load(&((const struct pg_store *)base)->shared.opening);
 }
 
 static struct store_stats stats(const struct store *base)
@@ -169,7 +169,7 @@ static const struct store_impl impl = {
     .listen = listen_to,
     .holds_up = holds_up,
     .lost = lost,
-    .session = session,
+    .opening = opening,
     .stats = stats,
     .close = close_store,
 };

@@ -17,7 +17,7 @@ static void send_mark(struct pg_txn *txn, enum pg_statement statement, int64_t n
 {
     struct pg_params params = {.count = 0};
 
-    pg_param_int64(&params, atomic_load(&txn->shared->session));
+    pg_param_int64(&params, atomic_load(&txn->shared->opening));
     pg_param_int64(&params, number);
     if (statement != PG_MARKS_PRUNE)
         pg_param_int64(&params, txn->now_ms);

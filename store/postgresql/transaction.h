@@ -67,7 +67,7 @@ enum { PG_WRITING_CONNECTIONS = 4 };
 /* Of the store, shared by its threads. */
 struct pg_shared {
     const struct log *log;
-    atomic_int_least64_t session; /* of this opening; 0: the database was not reached yet */
+    atomic_int_least64_t opening; /* this one's number; 0: the database was not reached yet */
     atomic_int_least64_t connections_made; /* so far: a new one says that the server is back */
     pthread_mutex_t place_lock;
     int64_t system, timeline; /* the newest timeline that was seen, and of which system it is */

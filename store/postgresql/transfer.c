@@ -144,7 +144,7 @@ static bool facts(struct transfer *base, struct transfer_facts *facts)
     if (result == NULL)
         return false;
     *facts = (struct transfer_facts){
-        .session = pg_value_int64(pg, result, 0, 0),
+        .opening = pg_value_int64(pg, result, 0, 0),
         .floor = pg_value_int64(pg, result, 0, 1),
         .token = pg_value_int64(pg, result, 0, 2),
         .now_ms = pg_value_int64(pg, result, 0, 3),
@@ -401,7 +401,7 @@ static bool revoke(struct transfer *base, int64_t *count)
 }
 
 /* Daemons plan by what they know of the tables, which may have been empty. */
-static bool set(struct transfer *base, int64_t session, int64_t floor)
+static bool set(struct transfer *base, int64_t opening, int64_t floor)
 {
     struct buf sql = {0};
 
@@ -412,7 +412,7 @@ static bool set(struct transfer *base, int64_t session, int64_t floor)
                "SELECT setval('stockade.resource_id', greatest(last_value,"
                " (SELECT max(id) FROM stockade.resource))) FROM stockade.resource_id;"
                "ANALYZE stockade.resource, stockade.field, stockade.receipt, stockade.retired",
-               (long long)session, (long long)floor);
+               (long long)opening, (long long)floor);
     return exec_buf(of(base), &sql);
 }
 

@@ -69,7 +69,7 @@ static enum stk_error go_on_from_time(struct transaction *txn, struct anew *anew
     return STK_STORE;
 }
 
-/* No token was ever given out. The session's number does not tell: another daemon may have counted
+/* No token was ever given out. The opening's number does not tell: another daemon may have counted
  * one before it came to this. */
 static enum stk_error is_fresh(struct transaction *txn, bool *fresh)
 {

@@ -85,14 +85,14 @@ enum { LOCK_TRIES_MAX = 30000 }; /* of a millisecond */
 struct present {
     bool is_there;
     int64_t token;     /* the largest one known, and the floor */
-    int64_t session;   /* the last one */
+    int64_t opening;   /* the last one */
     int64_t page_size; /* bytes */
 };
 
 static const char largest_token[] =
     "SELECT max((SELECT ifnull(max(token), 0) FROM stockade_resource),"
     " (SELECT value FROM stockade_meta WHERE key = 'floor'))";
-static const char last_session[] = "SELECT value FROM stockade_meta WHERE key = 'session'";
+static const char last_opening[] = "SELECT value FROM stockade_meta WHERE key = 'session'";
 
 /* The first half: a copy of the backup that could be opened as a store. */
 static bool unpack(const struct restore_call *call, struct scratch *scratch, char *why,
@@ -127,11 +127,11 @@ static bool set_meta(sqlite3 *db, const char *key, int64_t value)
 
 /* Within a transaction: begins anew above call->floor, in the file of `store`. */
 static bool begin_anew(struct restore_call *call, struct transaction *txn, sqlite3 *store,
-                       int64_t session)
+                       int64_t opening)
 {
     struct anew anew = {.floor = call->floor};
     bool begun = anew_begin(txn, &anew) == STK_OK && heads_carry_over(txn->db, store) &&
-                 set_meta(txn->db, "session", session) && place_note(txn->db, store) == SQLITE_OK;
+                 set_meta(txn->db, "session", opening) && place_note(txn->db, store) == SQLITE_OK;
 
     call->revoked = anew.ended;
     return begun;
@@ -142,11 +142,11 @@ static bool revise(struct restore_call *call, sqlite3 *db, sqlite3 *store,
 {
     struct transaction txn;
     struct store_clock clock;
-    int64_t token = 0, session = 0;
+    int64_t token = 0, opening = 0;
     bool rebooted;
 
     if (db_int64(db, largest_token, &token) != SQLITE_OK ||
-        db_int64(db, last_session, &session) != SQLITE_OK)
+        db_int64(db, last_opening, &opening) != SQLITE_OK)
         return db_explain(db, call->file, why, why_size);
     store_clock_init(&clock, NULL);
     call->floor = anew_floor(&clock, token > present->token ? token : present->token);
@@ -159,7 +159,7 @@ static bool revise(struct restore_call *call, sqlite3 *db, sqlite3 *store,
                    transaction_begin(&txn, STATEMENT_BEGIN_WRITE, NULL) &&
                    transaction_open_clock(&txn, &rebooted) == STK_OK &&
                    begin_anew(call, &txn, store,
-                              (session > present->session ? session : present->session) + 1) &&
+                              (opening > present->opening ? opening : present->opening) + 1) &&
                    transaction_commit(&txn) == STK_OK;
     if (!revised)
         (void)db_explain(db, call->file, why, why_size);
@@ -183,7 +183,7 @@ static bool look_at_present(struct restore_call *call, sqlite3 *store, struct pr
     if (version == 0)
         return true; /* made, and nothing in it yet */
     call->present_forgotten = db_int64(store, largest_token, &present->token) != SQLITE_OK ||
-                              db_int64(store, last_session, &present->session) != SQLITE_OK;
+                              db_int64(store, last_opening, &present->opening) != SQLITE_OK;
     return true;
 }
 

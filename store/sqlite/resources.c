@@ -125,7 +125,7 @@ enum stk_error resources_fence_put(struct store_txn *base, const struct resource
     sqlite3_bind_int64(stmt, 3, fence->state);
     sqlite3_bind_int64(stmt, 4, lease->holds);
     sqlite3_bind_int64(stmt, 5, lease->ttl_ms);
-    sqlite3_bind_int64(stmt, 6, lease->session);
+    sqlite3_bind_int64(stmt, 6, lease->opening);
     sqlite3_bind_int64(stmt, 7, lease->connection);
     sqlite3_bind_int64(stmt, 8, lease->anonymous);
     transaction_bind(stmt, 9, lease->owner);
@@ -151,7 +151,7 @@ enum stk_error resources_lease(struct store_txn *base, const struct resource *re
         return error;
     lease->holds = sqlite3_column_int64(stmt, 0);
     lease->ttl_ms = sqlite3_column_int64(stmt, 1);
-    lease->session = sqlite3_column_int64(stmt, 2);
+    lease->opening = sqlite3_column_int64(stmt, 2);
     lease->connection = sqlite3_column_int64(stmt, 3);
     lease->anonymous = sqlite3_column_int64(stmt, 4) != 0;
     buf_clear(&txn->owner);

@@ -319,12 +319,13 @@ bool schema_is_ours(sqlite3 *db, int64_t version, const char *path, char *why, s
     return !harm.found;
 }
 
-/* Inside a transaction: from `version` to ours, and one more session where that is counted. */
-static bool migrate(sqlite3 *db, int64_t version, int64_t *session)
+/* Within a transaction: bring the schema from `version` to ours, and count an opening unless
+ * `opening` is NULL. */
+static bool migrate(sqlite3 *db, int64_t version, int64_t *opening)
 {
     char sql[96];
 
-    if (version == SCHEMA_VERSION && session == NULL)
+    if (version == SCHEMA_VERSION && opening == NULL)
         return true;
 
     if (version == 0) {
@@ -336,10 +337,10 @@ static bool migrate(sqlite3 *db, int64_t version, int64_t *session)
         return false;
     snprintf(sql, sizeof sql, "PRAGMA user_version = %lld", (long long)SCHEMA_VERSION);
     return db_exec(db, sql) == SQLITE_OK &&
-           (session == NULL || db_int64(db,
+           (opening == NULL || db_int64(db,
                                         "UPDATE stockade_meta SET value = value + 1"
                                         " WHERE key = 'session' RETURNING value",
-                                        session) == SQLITE_OK);
+                                        opening) == SQLITE_OK);
 }
 
 bool schema_mark(sqlite3 *db, struct transfer_mark *mark)
@@ -393,7 +394,7 @@ bool schema_is_closed(sqlite3 *db, const char *path, char *why, size_t why_size)
     return schema_mark(db, &mark) && transfer_is_closed(&mark, path, why, why_size);
 }
 
-bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, size_t why_size)
+bool schema_prepare(sqlite3 *db, const char *path, int64_t *opening, char *why, size_t why_size)
 {
     int64_t version = 0;
     enum kind kind = recognise(db, path, &version, why, why_size);
@@ -413,10 +414,10 @@ bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, 
         return false;
     if (kind == KIND_OURS && !schema_is_ours(db, version, path, why, why_size))
         return false;
-    if (kind == KIND_OURS && session != NULL &&
+    if (kind == KIND_OURS && opening != NULL &&
         (!place_has_log(db, path, why, why_size) || schema_is_closed(db, path, why, why_size)))
         return false;
-    if (kind == KIND_FAILED || !migrate(db, version, session) || db_exec(db, "COMMIT") != SQLITE_OK)
+    if (kind == KIND_FAILED || !migrate(db, version, opening) || db_exec(db, "COMMIT") != SQLITE_OK)
         return db_explain(db, path, why, why_size);
     return true;
 }

@@ -13,11 +13,11 @@
 /* "STKD", in the file's header: how a file of ours is told from any other SQLite file. */
 #define SCHEMA_APPLICATION_ID INT64_C(0x53544b44)
 
-/* Make a fresh file a store, bring an older one forward, and count this opening in `session`, all
- * in one transaction. `session` NULL: for maintenance, which is not counted, and may also open a
+/* Make a fresh file a store, bring an older one forward, and count this opening in `opening`, all
+ * in one transaction. `opening` NULL: for maintenance, which is not counted, and may also open a
  * file that a move keeps closed for everybody else. False: `why` has one line; a file
  * that is not ours was not touched. */
-bool schema_prepare(sqlite3 *db, const char *path, int64_t *session, char *why, size_t why_size);
+bool schema_prepare(sqlite3 *db, const char *path, int64_t *opening, char *why, size_t why_size);
 
 /* Is the file a store that this program can open? `version`: its schema's; 0: it is still empty.
  * Changes nothing. False: `why` has one line. */

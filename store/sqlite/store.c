@@ -26,7 +26,7 @@
  * is what heals each point at which a process or the power can go:
  *
  *   while the file is made,      One transaction makes the tables, brings an older schema forward
- *   or an older one migrated     and counts the session: schema_prepare().
+ *   or an older one migrated     and counts the opening: schema_prepare().
  *   before a commit is synced    SQLite drops what the checksums at the end of the WAL do not
  *                                cover. Nobody was answered.
  *   after it is synced, before   The commit stands. Who repeats the request with its ID gets the
@@ -90,7 +90,7 @@ struct sqlite_store {
     /* Set once. */
     char *path; /* owned */
     const struct log *log;
-    int64_t session;
+    int64_t opening;
     sqlite3 *write_db; /* the writer's, once there is one */
     /* The workers, and what is theirs. */
     struct worker writes;
@@ -173,9 +173,9 @@ static bool sqlite_lost(const struct store *base)
     return atomic_load(&((const struct sqlite_store *)base)->writer.lost);
 }
 
-static int64_t sqlite_session(const struct store *base)
+static int64_t sqlite_opening(const struct store *base)
 {
-    return ((const struct sqlite_store *)base)->session;
+    return ((const struct sqlite_store *)base)->opening;
 }
 
 static struct store_stats sqlite_stats(const struct store *base)
@@ -251,7 +251,7 @@ static const struct store_impl sqlite_impl = {
     .step = sqlite_step,
     .holds_up = sqlite_holds_up,
     .lost = sqlite_lost,
-    .session = sqlite_session,
+    .opening = sqlite_opening,
     .stats = sqlite_stats,
     .close = sqlite_close,
 };
@@ -293,9 +293,9 @@ static bool open_writer(struct sqlite_store *store, const struct store_options *
     store_clock_init(&store->clock, options->clock);
     if (!writer_init(&store->writer, db, cache_mb, store->path, store->log, &store->clock))
         return db_explain(db, store->path, why, why_size);
-    if (!schema_prepare(db, store->path, &store->session, why, why_size))
+    if (!schema_prepare(db, store->path, &store->opening, why, why_size))
         return false;
-    if (store->session == STORE_SESSION_FIRST)
+    if (store->opening == STORE_OPENING_FIRST)
         log_warn(store->log,
                  "store %s is new: there was none, and tokens begin at 1; if there was one before, "
                  "stop now, and put its file back or restore a backup (stockade restore)",

@@ -157,7 +157,7 @@ static bool facts(struct transfer *base, struct transfer_facts *facts)
 
     *facts = (struct transfer_facts){.strange = false};
     bool read =
-        db_int64(db, "SELECT value FROM stockade_meta WHERE key = 'session'", &facts->session) ==
+        db_int64(db, "SELECT value FROM stockade_meta WHERE key = 'session'", &facts->opening) ==
             SQLITE_OK &&
         db_int64(db, "SELECT value FROM stockade_meta WHERE key = 'floor'", &facts->floor) ==
             SQLITE_OK &&
@@ -280,14 +280,14 @@ static bool revoke(struct transfer *base, int64_t *count)
     return true;
 }
 
-static bool set(struct transfer *base, int64_t session, int64_t floor)
+static bool set(struct transfer *base, int64_t opening, int64_t floor)
 {
     struct sqlite_transfer *transfer = of(base);
     char sql[160];
 
     snprintf(sql, sizeof sql,
              "REPLACE INTO stockade_meta(key, value) VALUES('session', %lld), ('floor', %lld)",
-             (long long)session, (long long)floor);
+             (long long)opening, (long long)floor);
     return exec(transfer, sql) && (place_disown(transfer->db) == SQLITE_OK || explain(transfer));
 }
 

@@ -193,7 +193,7 @@ static enum stk_error furnish(struct store_txn *txn)
     for (int i = 1; i <= 3; i++) {
         char name[8];
         snprintf(name, sizeof name, "sku:%d", i);
-        struct lease lease = {.owner = bytes_of("owner"), .holds = 1, .ttl_ms = 1000, .session = 1};
+        struct lease lease = {.owner = bytes_of("owner"), .holds = 1, .ttl_ms = 1000, .opening = 1};
         check(txn_resource(txn, bytes_of(name), &resource) == STK_OK);
         check(txn_resource_make(txn, bytes_of(name), &resource) == STK_OK);
         resource.fence.token = 1;

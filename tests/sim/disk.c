@@ -185,9 +185,9 @@ static bool disk_lost(const struct store *base)
     return ((const struct handle *)base)->lost;
 }
 
-static int64_t disk_session(const struct store *base)
+static int64_t disk_opening(const struct store *base)
 {
-    return ((const struct handle *)base)->session;
+    return ((const struct handle *)base)->opening;
 }
 
 static struct store_stats disk_stats(const struct store *base)
@@ -210,7 +210,7 @@ static const struct store_impl disk_impl = {
     .collect = disk_collect,
     .step = disk_step,
     .lost = disk_lost,
-    .session = disk_session,
+    .opening = disk_opening,
     .stats = disk_stats,
     .close = disk_close,
 };
@@ -231,7 +231,7 @@ struct store *disk_open(struct disk *disk, int number, struct party *party,
     list_init(&handle->done);
     if (disk->world->plan->disk == DISK_MEMORY) {
         struct store_clock_note kept = disk->clock.note;
-        handle->session = ++disk->sessions;
+        handle->opening = ++disk->openings;
         (void)store_clock_resume(&disk->clock, &kept);
     } else if (!sqlite_open(handle)) {
         free(handle);

@@ -20,7 +20,7 @@ struct disk {
     struct world *world;
     struct rng rng;
     struct clock machine; /* of the one that has it, and all daemons on it */
-    int64_t sessions;
+    int64_t openings;
     int64_t full_until_us;
     enum disk_fault next;
     bool power_follows;       /* an unsure commit */
@@ -48,7 +48,7 @@ struct handle {
     size_t writes_count, reads_count;
     bool writes_due, reads_due, wake_due;
     bool cut_off, lost;
-    int64_t session;
+    int64_t opening;
     struct store_stats stats;
     struct store *inner; /* DISK_SQLITE */
 };

@@ -86,7 +86,7 @@ bool sqlite_open(struct handle *handle)
             daemon_power_off(handle->disk->world, 0);
         return false;
     }
-    handle->session = store_session(handle->inner);
+    handle->opening = store_opening(handle->inner);
     return true;
 }
 

@@ -97,9 +97,9 @@ static bool lost(const struct store *store)
     return store_lost(((const struct again *)store)->inner);
 }
 
-static int64_t session(const struct store *store)
+static int64_t opening(const struct store *store)
 {
-    return store_session(((const struct again *)store)->inner);
+    return store_opening(((const struct again *)store)->inner);
 }
 
 static struct store_stats stats(const struct store *store)
@@ -127,7 +127,7 @@ struct store *__wrap_store_open(const char *uri, struct store_options options, c
                                      .listen = store_hears(inner) ? listen_to : NULL,
                                      .holds_up = holds_up,
                                      .lost = lost,
-                                     .session = session,
+                                     .opening = opening,
                                      .stats = stats,
                                      .close = close_both},
                             .inner = inner,

@@ -28,7 +28,7 @@ struct memory_store {
     size_t queue_max, batch_max;
     struct store_stats stats;
     enum memory_fault fault;
-    int64_t session;
+    int64_t opening;
     bool full, lost, holds_writes;
 };
 
@@ -136,9 +136,9 @@ static bool memory_lost(const struct store *base)
     return ((const struct memory_store *)base)->lost;
 }
 
-static int64_t memory_session(const struct store *base)
+static int64_t memory_opening(const struct store *base)
 {
-    return ((const struct memory_store *)base)->session;
+    return ((const struct memory_store *)base)->opening;
 }
 
 static struct store_stats memory_stats(const struct store *base)
@@ -169,7 +169,7 @@ static const struct store_impl memory_impl = {
     .collect = memory_collect,
     .step = memory_step,
     .lost = memory_lost,
-    .session = memory_session,
+    .opening = memory_opening,
     .stats = memory_stats,
     .close = memory_close,
 };
@@ -188,7 +188,7 @@ struct store *store_memory_new(const struct store_options *options)
     list_init(&store->done);
     store->queue_max = options->queue_ops_max;
     store->batch_max = options->batch_ops_max;
-    store->session = STORE_SESSION_FIRST;
+    store->opening = STORE_OPENING_FIRST;
     return &store->base;
 }
 
@@ -224,7 +224,7 @@ void store_memory_hold_writes(struct store *base, bool hold)
     of(base)->holds_writes = hold;
 }
 
-void store_memory_set_session(struct store *base, int64_t session)
+void store_memory_set_opening(struct store *base, int64_t opening)
 {
-    of(base)->session = session;
+    of(base)->opening = opening;
 }

@@ -28,6 +28,6 @@ void store_memory_run_once(struct store *store);
 /* Run no writes, until this is taken back: they gather, and are one batch then. */
 void store_memory_hold_writes(struct store *store, bool hold);
 /* From now on it is as if another daemon had opened it. */
-void store_memory_set_session(struct store *store, int64_t session);
+void store_memory_set_opening(struct store *store, int64_t opening);
 
 #endif

@@ -243,7 +243,7 @@ void acquire_start(struct acquire *acquire)
         tell(acquire);
         return;
     }
-    acquire->run = store_session(acquire->engine->options.store);
+    acquire->opening = store_opening(acquire->engine->options.store);
     acquire->deadline.fire = on_deadline;
     acquire->deadlock.on_found = on_deadlock;
     acquire->call.resource = acquire->resource;
@@ -343,7 +343,7 @@ static void end_granted(struct acquire *acquire, int64_t left_ms)
     grant->by = acquire->recorded == RECORDED_NEW ? GRANT_NEW : GRANT_ENTRY;
     grant->resource = acquire->resource;
     grant->account = acquire->account;
-    grant->this_run = acquire->record.this_run;
+    grant->this_opening = acquire->record.this_opening;
     grant->token = acquire->call.answer_token;
     grant->left_ms = left_ms;
     grant->ttl_ms = acquire->ttl_ms;
@@ -619,7 +619,7 @@ static void on_inherited(struct waiter *waiter, bool committed)
     }
     call->verb = LEASE_INHERIT;
     call->token = call->answer_token;
-    call->record = (struct lease_record){.token = call->token, .live = true, .this_run = true};
+    call->record = (struct lease_record){.token = call->token, .live = true, .this_opening = true};
     call->done = on_claimed;
     step(acquire, ACQUIRE_CLAIMING);
     lease_ask(acquire->engine->options.provider, call);
@@ -794,7 +794,7 @@ static void give_back(struct acquire *acquire)
                          .kind = RELEASE_HOLD,
                          .resource = acquire->resource,
                          .token = acquire->call.answer_token,
-                         .session = acquire->run,
+                         .opening = acquire->opening,
                          .connection = acquire_row_connection(acquire),
                          .own_only = has_repeats,
                          .grant_id = has_repeats ? acquire->options.id : (struct bytes){"", 0},

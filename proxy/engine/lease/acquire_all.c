@@ -317,7 +317,7 @@ static enum stk_error see(struct basket *basket, struct store_txn *txn, size_t i
     struct resource row;
     enum id_use use = ID_UNUSED;
     enum stk_error error = lease_read(txn, basket->items[i].resource,
-                                      store_session(basket->request->engine->options.store), &row,
+                                      store_opening(basket->request->engine->options.store), &row,
                                       &seen->record, NULL);
 
     if (error == STK_OK && basket->options.id.len > 0 && row.id != 0)

@@ -35,7 +35,7 @@ struct earlier {
     struct timer timer;
     struct store_op op;
     int64_t after, last; /* ids: where this step began, and its last one */
-    int64_t run;         /* store_session() */
+    int64_t opening;     /* store_opening() */
     bool more;
     size_t count, asked; /* of `found`; and those that are not answered yet */
     bool down;           /* an answer was that the service is away */
@@ -78,7 +78,7 @@ static enum stk_error read_run(struct store_op *op, struct store_txn *txn)
     enum stk_error error = txn_each_live(txn, earlier->after, take_name, earlier);
     for (size_t i = 0; error == STK_OK && i < earlier->count; i++) {
         struct found *found = &earlier->found[i];
-        error = lease_read(txn, buf_bytes(&found->name), earlier->run, &row, &found->record,
+        error = lease_read(txn, buf_bytes(&found->name), earlier->opening, &row, &found->record,
                            &found->owner);
     }
     return error;
@@ -144,7 +144,7 @@ static void on_answer(struct lease_call *call)
 /* May it live still? Renewals are written down once an hour, or each time. */
 static bool may_live(const struct earlier *earlier, const struct lease_record *record)
 {
-    return record->live && !record->this_run &&
+    return record->live && !record->this_opening &&
            (lease_provider_relies_on_store(earlier->engine->options.provider) ||
             record->written_ms <= record->ttl_ms + RENEWAL_WRITTEN_MS);
 }
@@ -214,7 +214,7 @@ struct earlier *earlier_new(struct engine *engine)
         return NULL;
     struct earlier *earlier = mem_zalloc(sizeof *earlier);
     earlier->engine = engine;
-    earlier->run = store_session(engine->options.store);
+    earlier->opening = store_opening(engine->options.store);
     earlier->timer.fire = on_timer;
     again_in(earlier, 0);
     return earlier;

@@ -67,7 +67,7 @@ static void ask_for_news(struct engine *engine, struct bytes resource, int64_t t
 /* Is it this daemon's own lease that the call was denied for? */
 static bool is_held_here(const struct lease_call *call, const struct lease_record *record)
 {
-    return call->answer == LEASE_HELD && record->live && record->this_run &&
+    return call->answer == LEASE_HELD && record->live && record->this_opening &&
            record->token == call->answer_token;
 }
 

@@ -256,7 +256,7 @@ static void warn_counter_ahead(struct engine *engine, const struct grant *grant)
 {
     char name[64];
 
-    if (!grant->counter_ahead || store_session(engine->options.store) != STORE_SESSION_FIRST)
+    if (!grant->counter_ahead || store_opening(engine->options.store) != STORE_OPENING_FIRST)
         return;
     int64_t now_ms = engine_now_ms(engine);
     if (engine->counters.grants_behind++ > 0 && now_ms - engine->behind_said_ms < WARNING_MS)
@@ -274,7 +274,7 @@ static enum fact_kind beginning_of(const struct grant *grant)
 {
     if (grant->by == GRANT_NEW)
         return FACT_GRANTED;
-    if (grant->this_run) /* it was known here once, and its end told of */
+    if (grant->this_opening) /* it was known here once, and its end told of */
         return FACT_RESUMED;
     return grant->by == GRANT_ENTRY   ? FACT_ENTERED
            : grant->by == GRANT_FOUND ? FACT_FOUND

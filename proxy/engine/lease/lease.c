@@ -31,7 +31,8 @@ uint64_t lease_fingerprint(const char *command, struct bytes owner)
 struct session *lease_connection(struct engine *engine, const struct lease_record *record)
 {
     for (struct list *at = engine->sessions.next;
-         record->this_run && record->connection != 0 && at != &engine->sessions; at = at->next) {
+         record->this_opening && record->connection != 0 && at != &engine->sessions;
+         at = at->next) {
         struct session *session = list_entry(at, struct session, link);
         if ((int64_t)session->id == record->connection)
             return session;
@@ -65,7 +66,7 @@ enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool wri
 
 /* The rest runs on the store's thread. */
 
-enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t session,
+enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t opening,
                           struct resource *row, struct lease_record *record, struct buf *owner)
 {
     struct lease lease;
@@ -81,10 +82,11 @@ enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t 
     record->token = row->fence.token;
     record->live = row->fence.state == FENCE_LIVE;
     record->unexpired = txn_now_ms(txn) < end_ms;
-    record->this_run = lease.session == session;
+    record->this_opening = lease.opening == opening;
     /* A daemon that opened the store before this one may still be at work, unless the lease would
      * be over by the store's time, too. Even then it is held for its TTL from this one's start. */
-    record->earlier_run = lease.age_ms < 0 && lease.session < session && end_ms < txn_now_ms(txn);
+    record->earlier_opening =
+        lease.age_ms < 0 && lease.opening < opening && end_ms < txn_now_ms(txn);
     record->age_ms = lease.age_ms < 0 ? 0 : lease.age_ms;
     record->change = lease.change;
     record->ttl_ms = lease.ttl_ms;

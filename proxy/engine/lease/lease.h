@@ -57,8 +57,8 @@ struct account *lease_account(struct engine *engine, struct bytes owner);
 /* What a receipt remembers of a lease command besides its resource. */
 uint64_t lease_fingerprint(const char *command, struct bytes owner);
 /* Read a resource's row, and of its newest grant what a lease service may have to know. On the
- * store's thread. `session` is store_session(); `owner` takes the owner's name, or is NULL. */
-enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t session,
+ * store's thread. `opening` is store_opening(); `owner` takes the owner's name, or is NULL. */
+enum stk_error lease_read(struct store_txn *txn, struct bytes resource, int64_t opening,
                           struct resource *row, struct lease_record *record, struct buf *owner);
 /* Write a row of which only the lease's numbers have changed: the owner stays who it is. */
 enum stk_error lease_rewrite(struct store_txn *txn, const struct resource *row,
@@ -179,7 +179,7 @@ struct grant {
     struct session *holder;          /* whose connection holds it from now on; NULL: none, or a
                                         renewal that changes nothing about that */
     bool ephemeral;                  /* it ends with that connection */
-    bool this_run;                   /* the store says that it was confirmed here before */
+    bool this_opening;               /* the store says that it was confirmed here before */
     bool counter_ahead;              /* the row is new, and the token not the first one */
     struct lock_client *lock_client; /* took it by a lock key; NULL: nobody did */
 };
@@ -251,7 +251,7 @@ struct release {
     int64_t token;               /* RELEASE_REVOKE: only this one; 0: whichever is the newest */
     struct bytes id;             /* RELEASE_HOLD: the request's; empty: none */
     bool own_only;               /* nothing, where another connection has entered since: */
-    int64_t session, connection; /* this one's, as in the row */
+    int64_t opening, connection; /* this one's, as in the row */
     struct doer by;              /* who asks for it; borrowed, as is */
     struct bytes reason;         /* RELEASE_REVOKE: for people; empty: none was given */
     bool unannounced;            /* nobody was told of the grant: no event tells of its end */
@@ -310,7 +310,7 @@ struct renewal {
     unsigned rounds;
     bool taken;                    /* another has the lock */
     struct unknown_lease *unknown; /* NULL: the daemon knows the lease */
-    int64_t run;                   /* store_session() */
+    int64_t opening;               /* store_opening() */
     int64_t dated_ms; /* the row is written where it was written longer ago than this */
     enum stk_error verdict;
     struct resource row;
@@ -355,7 +355,7 @@ struct lease_view {
 
     /* Its own. */
     unsigned rounds;
-    int64_t run;
+    int64_t opening;
     struct store_op op;
     struct lease_call call;
 };
@@ -465,8 +465,8 @@ struct acquire {
     struct timer deadline;
     char generated[LEASE_NONCE_LEN + 1 + ACL_USER_MAX]; /* an owner, with its user */
     bool anonymous;
-    struct buf owner;        /* of a repeat: as whom it was granted */
-    int64_t run, connection; /* for the row: the store's session, this client's id */
+    struct buf owner;            /* of a repeat: as whom it was granted */
+    int64_t opening, connection; /* for the row: the store's opening, this client's id */
     struct resource row;
     struct lease_record record;
     enum id_use id_use;

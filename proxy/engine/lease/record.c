@@ -16,7 +16,7 @@ enum stk_error acquire_read_floor(struct store_op *op, struct store_txn *txn)
 {
     struct acquire *acquire = list_entry(op, struct acquire, op);
     bool has_id = acquire->options.id.len > 0;
-    enum stk_error error = lease_read(txn, acquire->resource, acquire->run, &acquire->row,
+    enum stk_error error = lease_read(txn, acquire->resource, acquire->opening, &acquire->row,
                                       &acquire->record, has_id ? &acquire->owner : NULL);
 
     acquire->id_use = ID_UNUSED;
@@ -33,7 +33,8 @@ enum stk_error acquire_read_floor(struct store_op *op, struct store_txn *txn)
  * recorded its grant since this one read the floor. */
 static enum stk_error read_again(struct acquire *acquire, struct store_txn *txn)
 {
-    return lease_read(txn, acquire->resource, acquire->run, &acquire->row, &acquire->record, NULL);
+    return lease_read(txn, acquire->resource, acquire->opening, &acquire->row, &acquire->record,
+                      NULL);
 }
 
 /* The owner has the lock under a token that the store never saw: the daemon that was granted it has
@@ -47,7 +48,7 @@ static enum stk_error retire_unseen(struct acquire *acquire, struct store_txn *t
     enum stk_error error = txn_fence_put(txn, row,
                                          &(struct lease){.owner = acquire->grant.owner,
                                                          .anonymous = acquire->anonymous,
-                                                         .session = acquire->run});
+                                                         .opening = acquire->opening});
     return error == STK_OK ? read_again(acquire, txn) : error;
 }
 
@@ -118,7 +119,7 @@ static enum stk_error record(struct acquire *acquire, struct store_txn *txn)
                            .anonymous = acquire->anonymous,
                            .holds = holds,
                            .ttl_ms = acquire->ttl_ms,
-                           .session = acquire->run,
+                           .opening = acquire->opening,
                            .connection = acquire_row_connection(acquire)};
     error = txn_fence_put(txn, row, &lease);
     /* For a repeat of this request: with the TTL that it had at first. */

@@ -56,10 +56,10 @@ static enum stk_error remember(const struct release *release, struct store_txn *
     return error;
 }
 
-/* Connections are numbered by each daemon from 1: the session tells whose it is. */
+/* Connections are numbered by each daemon from 1: the opening tells whose it is. */
 static bool is_still_its_own(const struct release *release, const struct lease *lease)
 {
-    return lease->session == release->session && lease->connection == release->connection;
+    return lease->opening == release->opening && lease->connection == release->connection;
 }
 
 /* The receipts of a grant that nobody was told of go with it: who asks again with the same id, or
@@ -296,7 +296,7 @@ void release_owe(const struct release *release, int64_t until_ms)
                                      .kind = release->kind,
                                      .resource = release->resource,
                                      .token = release->token,
-                                     .session = release->session,
+                                     .opening = release->opening,
                                      .connection = release->connection,
                                      .own_only = release->own_only,
                                      .unannounced = release->unannounced,
@@ -318,7 +318,7 @@ void release_ephemeral(struct engine *engine, struct bytes resource, int64_t tok
                                   .kind = RELEASE_ALL,
                                   .resource = resource,
                                   .token = token,
-                                  .session = store_session(engine->options.store),
+                                  .opening = store_opening(engine->options.store),
                                   .connection = -(int64_t)connection,
                                   .own_only = true},
                 engine_now_ms(engine));

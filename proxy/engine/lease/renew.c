@@ -131,7 +131,7 @@ static bool watch(struct renewal *renewal, int64_t left_ms)
         grant.owner = buf_bytes(&unknown->owner);
         grant.account = unknown->account;
         grant.age_ms = renewal->record.written_ms;
-        grant.this_run = renewal->record.this_run;
+        grant.this_opening = renewal->record.this_opening;
         unreserve(unknown); /* it is counted as held */
     }
     return held_confirmed(renewal->engine, &grant);
@@ -294,12 +294,12 @@ static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
     error = txn_lease(txn, &row, &lease);
     int64_t age_ms = txn_now_ms(txn) - lease.changed_ms; /* negative: the clock was set back */
     bool dated = age_ms >= 0 && age_ms < renewal->dated_ms;
-    if (error != STK_OK || (dated && lease.ttl_ms == ttl_ms && lease.session == renewal->run))
+    if (error != STK_OK || (dated && lease.ttl_ms == ttl_ms && lease.opening == renewal->opening))
         return error;
     lease.ttl_ms = ttl_ms;
-    if (lease.session != renewal->run)
+    if (lease.opening != renewal->opening)
         lease.connection = 0; /* that connection was another daemon's, or an earlier run's */
-    lease.session = renewal->run;
+    lease.opening = renewal->opening;
     return lease_rewrite(txn, &row, &lease);
 }
 
@@ -378,7 +378,7 @@ static void on_extended(struct lease_call *call)
 static enum stk_error judge_run(struct store_op *op, struct store_txn *txn)
 {
     struct renewal *renewal = renewal_of(op);
-    return lease_read(txn, renewal->resource, renewal->run, &renewal->row, &renewal->record,
+    return lease_read(txn, renewal->resource, renewal->opening, &renewal->row, &renewal->record,
                       renewal->unknown == NULL ? NULL : &renewal->unknown->owner);
 }
 
@@ -431,7 +431,7 @@ static void look(struct renewal *renewal)
 static bool is_orphaned(const struct renewal *renewal)
 {
     const struct lease_record *record = &renewal->record;
-    return record->ephemeral && record->this_run &&
+    return record->ephemeral && record->this_opening &&
            lease_connection(renewal->engine, record) == NULL;
 }
 
@@ -515,7 +515,7 @@ void renewal_start(struct renewal *renewal)
 
     if (!is_known(renewal->engine, renewal->resource, renewal->token))
         renewal->unknown = mem_zalloc(sizeof *renewal->unknown);
-    renewal->run = store_session(options->store);
+    renewal->opening = store_opening(options->store);
     /* Others that share the store, and no lease service, see a renewal there: they count the time
      * that is told here from then on. */
     renewal->dated_ms = lease_provider_relies_on_store(options->provider) ? 0 : RENEWAL_WRITTEN_MS;

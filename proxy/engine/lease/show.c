@@ -67,7 +67,7 @@ static void ask(struct lease_view *view)
 static enum stk_error view_run(struct store_op *op, struct store_txn *txn)
 {
     struct lease_view *view = list_entry(op, struct lease_view, op);
-    return lease_read(txn, view->resource, view->run, &view->row, &view->record, &view->owner);
+    return lease_read(txn, view->resource, view->opening, &view->row, &view->record, &view->owner);
 }
 
 static void view_done(struct store_op *op)
@@ -84,7 +84,7 @@ static void view_done(struct store_op *op)
 
 void lease_view_start(struct lease_view *view)
 {
-    view->run = store_session(view->engine->options.store);
+    view->opening = store_opening(view->engine->options.store);
     view->rounds = 0;
     view->locked = view->held = false;
     view->left_ms = 0;

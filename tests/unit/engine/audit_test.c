@@ -134,7 +134,7 @@ AUDIT_TEST(a_renewal_that_takes_a_lease_back_is_told)
                          "reason=taken back ttl_ms=1000 owner=ann\n");
     world_call(world, 1, "RENEW k 1 1000");
     assert_told(audited, "");
-    store_memory_set_session(world->store, 2);
+    store_memory_set_opening(world->store, 2);
     world_restart_engine(world, 0);
     buf_clear(&audited->audit.told);
     world_call(world, 1, "RENEW k 1 1000");

@@ -138,7 +138,7 @@ WORLD_TEST(a_lease_whose_lock_was_an_unseen_grants_is_taken_back_when_that_is_ov
 WORLD_TEST(a_lease_that_another_daemon_renews_is_no_longer_of_the_connection_it_had)
 {
     assert_says(world, 1, "ACQUIRE r 10000", GRANT(1, 10000));
-    store_memory_set_session(world->store, 2);
+    store_memory_set_opening(world->store, 2);
     world_restart_engine(world, 0);
     assert_begins(world, 1, "RENEW r 1 10000", ":");
     world_send(world, 1, "ACQUIRE r 1000 WAIT 100"); /* it waits for another, not for itself */
@@ -150,7 +150,7 @@ WORLD_TEST(a_lease_that_another_daemon_renews_is_no_longer_of_the_connection_it_
 WORLD_TEST(an_ephemeral_lease_that_moved_to_another_daemon_outlives_its_connection)
 {
     assert_says(world, 1, "ACQUIRE r 10000 EPHEMERAL", GRANT(1, 10000));
-    store_memory_set_session(world->store, 2); /* so the row is not this daemon's any more */
+    store_memory_set_opening(world->store, 2); /* so the row is not this daemon's any more */
     leave(world, 1);
     assert_says(world, 2, "FENCED 1 SET r x", "+OK\r\n");
 }

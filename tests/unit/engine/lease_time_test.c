@@ -73,13 +73,13 @@ struct look {
     struct store_op op;
     struct resource row;
     struct lease_record record;
-    int64_t session;
+    int64_t opening;
 };
 
 static enum stk_error look_run(struct store_op *op, struct store_txn *txn)
 {
     struct look *look = (struct look *)(void *)op;
-    return lease_read(txn, bytes_of("k"), look->session, &look->row, &look->record, NULL);
+    return lease_read(txn, bytes_of("k"), look->opening, &look->row, &look->record, NULL);
 }
 
 static void ignore(struct lease_call *call)
@@ -95,7 +95,7 @@ static void look_done(struct store_op *op)
 static int64_t left_at_another_daemon_ms(struct world *world, struct lease_provider *local)
 {
     struct look look = {.op = {.run = look_run, .done = look_done},
-                        .session = store_session(world->store) + 1};
+                        .opening = store_opening(world->store) + 1};
     struct lease_call call = {.verb = LEASE_QUERY,
                               .resource = BYTES_LITERAL("k"),
                               .asked_ms = world->now_ms,

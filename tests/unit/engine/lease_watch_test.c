@@ -114,7 +114,7 @@ WORLD_TEST(a_live_lease_is_renewed_whatever_its_user_may_have)
 {
     limit_leases(world, 1);
     assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
-    store_memory_set_session(world->store, 2);
+    store_memory_set_opening(world->store, 2);
     world_restart_engine(world, 0);
     assert_says(world, 1, "ACQUIRE other 1000", GRANT(1, 1000));
     assert_says(world, 1, "RENEW k 1 1000", ":1000\r\n");
@@ -125,7 +125,7 @@ WORLD_TEST(a_live_lease_is_renewed_whatever_its_user_may_have)
 EITHER_TEST(a_lease_of_an_earlier_run_is_watched_from_its_first_renewal_on)
 {
     assert_says(world, 1, "ACQUIRE k 1000 OWNER me", GRANT(1, 1000));
-    store_memory_set_session(world->store, 2);
+    store_memory_set_opening(world->store, 2);
     world_restart_engine(world, 10);
     assert_says(world, 1, "RENEW k 1 500 NOTIFY", ":500\r\n");
     assert_true(is_watched(world, 1));
@@ -149,7 +149,7 @@ WORLD_TEST(a_lease_of_an_earlier_run_counts_for_the_user_that_it_was_granted_to)
                                                 .user_limits = {.things = {[ACCOUNT_LEASES] = 1}}});
     assert_says(world, 1, "AUTH ann x", "+OK\r\n");
     assert_says(world, 1, "ACQUIRE k 1000", GRANT(1, 1000));
-    store_memory_set_session(world->store, 2);
+    store_memory_set_opening(world->store, 2);
     world_restart_engine(world, 10);
     assert_says(world, 2, "RENEW k 1 1000", ":1000\r\n"); /* by whom does not matter */
     assert_says(world, 2, "ACQUIRE mine 1000", GRANT(1, 1000));
@@ -278,7 +278,7 @@ static enum stk_error change_run(struct store_op *op, struct store_txn *txn)
 
     if (error == STK_OK)
         error = txn_lease(txn, &row, &lease);
-    lease.session = 7;
+    lease.opening = 7;
     lease.connection = 0;
     lease.ttl_ms = elsewhere->ttl_ms;
     lease.holds = elsewhere->state == FENCE_LIVE;
@@ -342,9 +342,9 @@ EITHER_TEST(a_lease_is_asked_about_again_where_the_store_has_too_much_to_do)
 
 static const struct engine_options from_the_start = {.watch_earlier = true};
 
-static void restart(struct world *world, int64_t session)
+static void restart(struct world *world, int64_t opening)
 {
-    store_memory_set_session(world->store, session);
+    store_memory_set_opening(world->store, opening);
     world_restart_engine(world, 10);
     world_settle(world);
 }
@@ -396,7 +396,7 @@ WORLD_TEST(all_leases_from_before_the_start_are_found)
         snprintf(line, sizeof line, "ACQUIRE k%d 60000", i);
         assert_says(world, 1, line, GRANT(1, 60000));
     }
-    store_memory_set_session(world->store, 2);
+    store_memory_set_opening(world->store, 2);
     world_restart_engine(world, 10);
     assert_says(world, 1, "RENEW k400 1 50000 NOTIFY", ":50000\r\n");
     world_settle(world);
@@ -427,7 +427,7 @@ WORLD_TEST(a_lease_that_ends_while_it_is_looked_for_is_not_found)
 {
     world_renew(world, &from_the_start);
     assert_says(world, 1, "ACQUIRE k 10000", GRANT(1, 10000));
-    store_memory_set_session(world->store, 2);
+    store_memory_set_opening(world->store, 2);
     lease_service_set_late(world->service, 20);
     world_restart_engine(world, 10);
     lease_service_set_late(world->service, 20);

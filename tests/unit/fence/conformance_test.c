@@ -310,7 +310,7 @@ static struct lease_call put(struct subject *subject, struct known *known, struc
     if (call->verb == LEASE_GRANT && call->answer == LEASE_GRANTED) {
         assert_true(call->answer_token > known->floor && call->answer_token <= TOKEN_MAX);
         known->floor = known->record.token = call->answer_token;
-        known->record.live = known->record.this_run = true;
+        known->record.live = known->record.this_opening = true;
         snprintf(known->record.nonce, sizeof known->record.nonce, "%s", call->nonce);
     }
     if (call->answer == LEASE_GRANTED || call->answer == LEASE_OWN)

@@ -51,8 +51,8 @@ static struct lease_record remembered(enum run run, int64_t token, int64_t ttl_m
 {
     struct lease_record record = {.token = token,
                                   .live = true,
-                                  .this_run = run == THIS_RUN,
-                                  .earlier_run = run == EARLIER_RUN,
+                                  .this_opening = run == THIS_RUN,
+                                  .earlier_opening = run == EARLIER_RUN,
                                   .ttl_ms = ttl_ms};
 
     memcpy(record.nonce, ann, sizeof ann);
@@ -213,7 +213,7 @@ PROVIDER_TEST(our_own_lease_that_another_daemon_has_renewed_is_held)
 
     assert_granted(ask(provider, LEASE_GRANT, ann, 0, NULL), 1);
     now_ms += 900;
-    record.this_run = false;
+    record.this_opening = false;
     record.change = 2;
     assert_held(ask(provider, LEASE_QUERY, "", 0, &record), 1,
                 100); /* a renewal may be on its way */

@@ -115,7 +115,7 @@ RIG_TEST(a_reentry_without_answer_leaves_the_lease_alone)
     struct asked again = rig_question(LEASE_GRANT, ann, 0);
 
     assert_answer(rig_call(rig, LEASE_GRANT, ann, 0), LEASE_GRANTED, 1);
-    again.call.record = (struct lease_record){.token = 1, .live = true, .this_run = true};
+    again.call.record = (struct lease_record){.token = 1, .live = true, .this_opening = true};
     memcpy(again.call.record.nonce, ann, sizeof ann);
     service_pause(rig->redis);
     rig_answer(rig, &again);

@@ -103,7 +103,7 @@ static void expect_all(struct store_txn *txn)
     expect_fence(txn, "bare", 0, ANEW, FENCE_NONE);
     assert_ok(txn_lease(txn, &live, &lease));
     assert_true(bytes_equal(lease.owner, BYTES_LITERAL("me")));
-    assert_true(lease.holds == 2 && lease.ttl_ms == 30000 && lease.session == 6 &&
+    assert_true(lease.holds == 2 && lease.ttl_ms == 30000 && lease.opening == 6 &&
                 lease.connection == 11 && !lease.anonymous);
     assert_true(lease.changed_ms > INT64_C(1600000000000)); /* as of the migration */
     assert_int_equal(lease.receipts_gone, 0);
@@ -138,12 +138,12 @@ VERSION_1_TEST(a_file_of_version_1_keeps_its_tokens_data_and_leases)
 {
     rig_open(rig, false);
     assert_int_equal(rig_number(rig, "PRAGMA user_version"), 4);
-    assert_int_equal(store_session(rig->store), 8);
+    assert_int_equal(store_opening(rig->store), 8);
     rig_in_both(rig, expect_all);
     rig_in_write(rig, use_what_is_new);
     assert_int_equal(rig_number(rig, "SELECT x FROM theirs"), 42);
     rig_reopen(rig);
-    assert_int_equal(store_session(rig->store), 9);
+    assert_int_equal(store_opening(rig->store), 9);
     assert_string_equal(rig_rows(rig, "PRAGMA integrity_check"), "ok");
 }
 

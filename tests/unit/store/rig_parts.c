@@ -82,7 +82,7 @@ struct resource rig_find(struct store_txn *txn, const char *name)
 struct resource rig_grant(struct store_txn *txn, const char *name, const char *owner)
 {
     struct resource resource = rig_find(txn, name);
-    struct lease lease = {.owner = bytes_of(owner), .holds = 1, .ttl_ms = 1000, .session = 1};
+    struct lease lease = {.owner = bytes_of(owner), .holds = 1, .ttl_ms = 1000, .opening = 1};
 
     assert_ok(txn_resource_make(txn, bytes_of(name), &resource));
     resource.fence.token = resource.fence.floor + 1;

@@ -15,13 +15,13 @@ static enum stk_error find_damaged(struct store_txn *txn, void *arg)
 SQLITE_TEST(everything_is_there_after_a_restart)
 {
     struct resource resource;
-    int64_t token = rig_next_token(rig), session = store_session(rig->store);
+    int64_t token = rig_next_token(rig), opening = store_opening(rig->store);
 
     rig_write_r(rig, "kept");
     rig_close(rig);
     assert_int_equal(access(rig->path, F_OK), 0);
     rig_open(rig, false);
-    assert_int_equal(store_session(rig->store), session + 1);
+    assert_int_equal(store_opening(rig->store), opening + 1);
     assert_ok(rig_write(rig, rig_find_r, &resource));
     assert_int_equal(resource.fence.token, token);
     assert_int_equal(resource.fence.state, FENCE_LIVE);
@@ -128,7 +128,7 @@ SQLITE_TEST(two_stores_on_one_file_see_each_other)
     struct resource resource;
 
     rig_open(&other, false);
-    assert_true(store_session(other.store) > store_session(rig->store));
+    assert_true(store_opening(other.store) > store_opening(rig->store));
     for (int64_t want = 1; want <= 20; want++) {
         assert_int_equal(rig_next_token(want % 2 != 0 ? rig : &other), want);
         assert_ok(rig_read(want % 2 == 0 ? rig : &other, rig_find_r, &resource));

@@ -61,7 +61,7 @@ static enum stk_error change_fence(struct store_txn *txn, struct resource *resou
                                .anonymous = twins_draw(state, 2) == 0,
                                .holds = 1 + twins_draw(state, 3),
                                .ttl_ms = twins_draw(state, 1000),
-                               .session = twins_draw(state, 5),
+                               .opening = twins_draw(state, 5),
                                .connection = twins_draw(state, 50)};
     }
     return txn_fence_put(txn, resource, &lease);
@@ -208,7 +208,7 @@ enum stk_error twins_view(struct store_txn *txn, void *arg)
             return STK_STORE;
         buf_printf(out, " owner %.*s %d %lld %lld %lld %lld", (int)lease.owner.len,
                    lease.owner.data, lease.anonymous, (long long)lease.holds,
-                   (long long)lease.ttl_ms, (long long)lease.session, (long long)lease.connection);
+                   (long long)lease.ttl_ms, (long long)lease.opening, (long long)lease.connection);
         if (!view->shared)
             buf_printf(out, " changed %lld gone %lld", (long long)lease.changed_ms,
                        (long long)lease.receipts_gone);

@@ -86,7 +86,7 @@ BOTH_WRITE_TEST(a_fence_and_its_lease_are_read_as_they_were_put)
                          .anonymous = true,
                          .holds = 3,
                          .ttl_ms = 86400000,
-                         .session = 7,
+                         .opening = 7,
                          .connection = 42};
     struct lease got;
 
@@ -97,7 +97,7 @@ BOTH_WRITE_TEST(a_fence_and_its_lease_are_read_as_they_were_put)
     assert_true(got.anonymous);
     assert_int_equal(got.holds, 3);
     assert_int_equal(got.ttl_ms, 86400000);
-    assert_int_equal(got.session, 7);
+    assert_int_equal(got.opening, 7);
     assert_int_equal(got.connection, 42);
     /* Retired, with the owner as it was read: its bytes are the store's own. */
     got.holds = 0;
