@@ -7,7 +7,7 @@
 
 enum { TEXT_MAX = 400 };
 
-void finding_report(struct audit_call *call, const char *kind, const char *format, ...)
+void finding_report(struct check_call *call, const char *kind, const char *format, ...)
 {
     char text[TEXT_MAX];
     va_list args;
@@ -18,7 +18,7 @@ void finding_report(struct audit_call *call, const char *kind, const char *forma
     for (char *at = text; *at != '\0'; at++)
         if (*at < ' ' || *at > '~')
             *at = '?';
-    call->findings += strcmp(kind, AUDIT_WARNING) != 0;
+    call->findings += strcmp(kind, CHECK_WARNING) != 0;
     call->found(call->watch.context, kind, text);
 }
 

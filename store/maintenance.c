@@ -33,13 +33,13 @@ bool store_restore(struct restore_call *call, char *why, size_t why_size)
                                               : store_sqlite_restore(call, why, why_size));
 }
 
-bool store_audit(struct audit_call *call, char *why, size_t why_size)
+bool store_check(struct check_call *call, char *why, size_t why_size)
 {
     bool postgresql;
 
     call->store = name_of(call->store, &postgresql, why, why_size);
-    return call->store != NULL && (postgresql ? store_postgresql_audit(call, why, why_size)
-                                              : store_sqlite_audit(call, why, why_size));
+    return call->store != NULL && (postgresql ? store_postgresql_check(call, why, why_size)
+                                              : store_sqlite_check(call, why, why_size));
 }
 
 bool store_audit_heads(const char *uri, struct store_audit_head **heads, size_t *count, char *why,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looking after a store, whether a daemon works on it or not: take a copy (backup), put it back
- * (restore), check it (audit), move it to another store. These are functions on the URIs of stores
+ * (restore), check it, move it to another store. These are functions on the URIs of stores
  * and the paths of files, and they print nothing.
  *
  * Each returns false where it could not do its work, with one line in `why`; the store and the
@@ -56,18 +56,18 @@ struct restore_call {
 bool store_restore(struct restore_call *call, char *why, size_t why_size);
 
 /* What is no damage, but had better be known. */
-#define AUDIT_WARNING "warning"
+#define CHECK_WARNING "warning"
 
-struct audit_call {
+struct check_call {
     const char *store; /* as above */
-    /* A finding, or an AUDIT_WARNING: which kind, and one line of printable ASCII. */
+    /* A finding, or an CHECK_WARNING: which kind, and one line of printable ASCII. */
     void (*found)(void *context, const char *kind, const char *text);
     struct maintenance_watch watch;                        /* `found` has the same context */
     int64_t findings, resources, values, receipts, guards; /* out; warnings are no findings */
 };
 
 /* Check the store as it is at one moment. False: it could not be read. */
-bool store_audit(struct audit_call *call, char *why, size_t why_size);
+bool store_check(struct check_call *call, char *why, size_t why_size);
 
 struct move_call {
     const char *from, *to; /* URIs */
@@ -96,12 +96,12 @@ bool store_audit_heads(const char *uri, struct store_audit_head **heads, size_t 
 /* The same of one kind of store. */
 bool store_sqlite_backup(struct backup_call *call, char *why, size_t why_size);
 bool store_sqlite_restore(struct restore_call *call, char *why, size_t why_size);
-bool store_sqlite_audit(struct audit_call *call, char *why, size_t why_size);
+bool store_sqlite_check(struct check_call *call, char *why, size_t why_size);
 bool store_sqlite_heads(const char *path, struct store_audit_head **heads, size_t *count, char *why,
                         size_t why_size);
 bool store_postgresql_backup(struct backup_call *call, char *why, size_t why_size);
 bool store_postgresql_restore(struct restore_call *call, char *why, size_t why_size);
-bool store_postgresql_audit(struct audit_call *call, char *why, size_t why_size);
+bool store_postgresql_check(struct check_call *call, char *why, size_t why_size);
 bool store_postgresql_heads(const char *uri, struct store_audit_head **heads, size_t *count,
                             char *why, size_t why_size);
 

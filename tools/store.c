@@ -301,7 +301,7 @@ static void print_broken_off(const struct check_run *check, const char *why)
     (void)fputs("}\n", stdout);
 }
 
-static void print_end(struct check_run *check, const struct audit_call *call)
+static void print_end(struct check_run *check, const struct check_call *call)
 {
     if (check->command.settings.json) {
         printf("%s], \"ok\": %s, \"findings_count\": %" PRId64 ", \"resources\": %" PRId64
@@ -330,10 +330,10 @@ int check_run(struct cli *cli, int argc, char **argv)
     if (!store_command_open(command, &check_table, choose_store, cli, argc, argv, &exit_code))
         return exit_code;
     command->quiet = command->settings.json;
-    struct audit_call call = {.store = command->settings.store,
+    struct check_call call = {.store = command->settings.store,
                               .found = print_finding,
                               .watch = store_command_watch(command)};
-    if (!store_audit(&call, why, sizeof why)) {
+    if (!store_check(&call, why, sizeof why)) {
         print_broken_off(&check, why);
         return store_command_close(command, why);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An audit: one snapshot, in which we check whether the schema's objects are there as they were
- * made, and the rows of our own tables against each other. (Pages and indexes are PostgreSQL's own
- * business: pg_amcheck.) Damage that keeps one question from being answered is a finding of its
- * own; the others are still asked. What is no damage, but endangers what Stockade promises, is told
- * as a warning. */
+/* `stockade check` of a store in PostgreSQL, in one snapshot: whether the schema's objects are
+ * there as they were made, and the rows of our own tables against each other. (Pages and indexes
+ * are PostgreSQL's own business: pg_amcheck.) Damage that keeps one question from being answered
+ * is a finding of its own; the others are still asked. A setting that does no damage, but endangers
+ * what Stockade promises, is a warning. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,13 +17,13 @@ enum {
     TIMEOUT_MS = 10 * 60 * 1000, /* of one question */
 };
 
-struct audit {
-    struct audit_call *call;
+struct check {
+    struct check_call *call;
     struct pg pg;
 };
 
 /* 1 .. 2^53-1, as in fence/token.h. */
-#define AUDIT_TOKEN_MAX "9007199254740991"
+#define CHECK_TOKEN_MAX "9007199254740991"
 
 /* What must hold, as SQL that finds where it does not. Each statement gives, for every place, what
  * it is about (a name or an id; NULL: nothing in particular) and what is wrong with it. */
@@ -36,7 +36,7 @@ static const struct rule {
     {"schema", "SELECT NULL::bytea, 'stockade.meta has no usable session: ' || session"
                " FROM stockade.meta WHERE session < 0"},
     {"schema", "SELECT NULL::bytea, 'stockade.meta has no usable floor: ' || floor"
-               " FROM stockade.meta WHERE floor NOT BETWEEN 0 AND " AUDIT_TOKEN_MAX},
+               " FROM stockade.meta WHERE floor NOT BETWEEN 0 AND " CHECK_TOKEN_MAX},
     {"schema", "SELECT NULL::bytea, 'the head of audit ' || quote_literal(chain) || ' is line '"
                " || lines || ', ' || quote_literal(hash) FROM stockade.audit"
                " WHERE lines < 1 OR length(chain) <> 32 OR length(hash) <> 64"},
@@ -50,8 +50,8 @@ static const struct rule {
     {"fence", "SELECT name, 'its id is ' || id || ', which was not given out'"
               " FROM stockade.resource, stockade.resource_id"
               " WHERE id < 1 OR id > last_value + 999"},
-    {"fence", "SELECT name, 'its token is ' || token || ', not one of 1 to " AUDIT_TOKEN_MAX "'"
-              " FROM stockade.resource WHERE token NOT BETWEEN 0 AND " AUDIT_TOKEN_MAX},
+    {"fence", "SELECT name, 'its token is ' || token || ', not one of 1 to " CHECK_TOKEN_MAX "'"
+              " FROM stockade.resource WHERE token NOT BETWEEN 0 AND " CHECK_TOKEN_MAX},
     {"fence", "SELECT name, 'its state is ' || state || ', and its token ' || token"
               " FROM stockade.resource WHERE state NOT BETWEEN 0 AND 3"
               " OR (state = 0) <> (token = 0)"},
@@ -105,31 +105,31 @@ static const struct rule {
     {"receipt", "SELECT resource, 'token ' || token || ' of it ended at ' || retired_ms"
                 " || ', as if it had been granted' FROM stockade.retired, stockade.resource_id"
                 " WHERE resource NOT BETWEEN 1 AND last_value + 999 OR retired_ms < 0"
-                " OR token NOT BETWEEN 1 AND " AUDIT_TOKEN_MAX},
-    {AUDIT_WARNING, "SELECT NULL::bytea, 'this is a copy, or another timeline, or was started"
+                " OR token NOT BETWEEN 1 AND " CHECK_TOKEN_MAX},
+    {CHECK_WARNING, "SELECT NULL::bytea, 'this is a copy, or another timeline, or was started"
                     " anew, and no daemon has opened it yet: the first one that does raises the "
                     "floor' FROM stockade.meta"
                     " WHERE identity IS NOT NULL AND (identity, server)"
                     " IS DISTINCT FROM (stockade.identity(), stockade.server())"},
-    {AUDIT_WARNING, "SELECT NULL::bytea, name || ' = off: a loss of power may lose or damage what"
+    {CHECK_WARNING, "SELECT NULL::bytea, name || ' = off: a loss of power may lose or damage what"
                     " was acknowledged' FROM pg_settings"
                     " WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off'"},
-    {AUDIT_WARNING, "SELECT NULL::bytea, 'no synchronous standby (synchronous_standby_names): a"
+    {CHECK_WARNING, "SELECT NULL::bytea, 'no synchronous standby (synchronous_standby_names): a"
                     " failover loses acknowledged writes' WHERE NOT stockade.is_replicated()"},
-    {AUDIT_WARNING, "SELECT NULL::bytea, 'synchronous_commit = ' || reset_val"
+    {CHECK_WARNING, "SELECT NULL::bytea, 'synchronous_commit = ' || reset_val"
                     " || ' for programs of your own: their commits ' || CASE reset_val"
                     " WHEN 'remote_write' THEN 'may be lost with the standby''s power'"
                     " ELSE 'may be lost' END FROM pg_settings WHERE name = 'synchronous_commit'"
                     " AND reset_val NOT IN ('on', 'remote_apply')"},
-    {AUDIT_WARNING, "SELECT NULL::bytea, 'max_prepared_transactions = ' || setting"
+    {CHECK_WARNING, "SELECT NULL::bytea, 'max_prepared_transactions = ' || setting"
                     " || ': a prepared transaction keeps its row locks after its session has"
                     " ended' FROM pg_settings WHERE name = 'max_prepared_transactions'"
                     " AND setting <> '0'"},
-    {AUDIT_WARNING, "SELECT NULL::bytea, 'the prepared transaction ' || quote_literal(gid)"
+    {CHECK_WARNING, "SELECT NULL::bytea, 'the prepared transaction ' || quote_literal(gid)"
                     " || ' of ' || quote_literal(owner) || ' is open since '"
                     " || date_trunc('second', prepared) FROM pg_prepared_xacts"
                     " WHERE database = current_database()"},
-    {AUDIT_WARNING, "SELECT NULL::bytea, 'process ' || pid || ' (' || coalesce("
+    {CHECK_WARNING, "SELECT NULL::bytea, 'process ' || pid || ' (' || coalesce("
                     "nullif(application_name, ''), usename, '?') || ') has a transaction open"
                     " since ' || date_trunc('second', xact_start) || ', which keeps dead rows:"
                     " tables grow' FROM pg_stat_activity WHERE datname = current_database()"
@@ -151,9 +151,9 @@ static const char *subject(const struct pg *pg, const PGresult *result, int row,
 
 /* The rows of a question, in a trip of its own. NULL: it failed, which is a finding, unless the
  * connection has. */
-static PGresult *ask(struct audit *audit, const char *what, const char *sql)
+static PGresult *ask(struct check *check, const char *what, const char *sql)
 {
-    struct pg *pg = &audit->pg;
+    struct pg *pg = &check->pg;
 
     if (pg->conn == NULL)
         return NULL;
@@ -168,32 +168,32 @@ static PGresult *ask(struct audit *audit, const char *what, const char *sql)
     pg->pq.PQclear(result);
     if (pg->conn == NULL)
         return NULL;
-    finding_report(audit->call, "postgresql", "%s cannot be checked: %s", what, pg->why);
+    finding_report(check->call, "postgresql", "%s cannot be checked: %s", what, pg->why);
     (void)pg_run(pg, "ROLLBACK TO stockade_check");
     return NULL;
 }
 
-static void run_rule(struct audit *audit, const struct rule *rule)
+static void run_rule(struct check *check, const struct rule *rule)
 {
-    const struct pg *pg = &audit->pg;
-    PGresult *result = ask(audit, rule->kind, rule->sql);
+    const struct pg *pg = &check->pg;
+    PGresult *result = ask(check, rule->kind, rule->sql);
     char name[FINDING_NAME_MAX];
     int count = result != NULL ? pg->pq.PQntuples(result) : 0;
 
     for (int i = 0; i < count && i < LIKE_IT_MAX; i++) {
         struct bytes text = pg_value_bytes(pg, result, i, 1);
         if (pg->pq.PQgetisnull(result, i, 0))
-            finding_report(audit->call, rule->kind, "%.*s", (int)text.len, text.data);
+            finding_report(check->call, rule->kind, "%.*s", (int)text.len, text.data);
         else
-            finding_report(audit->call, rule->kind, "%s: %.*s", subject(pg, result, i, name),
+            finding_report(check->call, rule->kind, "%s: %.*s", subject(pg, result, i, name),
                            (int)text.len, text.data);
     }
     pg->pq.PQclear(result);
     if (count <= LIKE_IT_MAX)
         return;
-    finding_report(audit->call, rule->kind, "%d more like the last one", count - LIKE_IT_MAX);
-    if (strcmp(rule->kind, AUDIT_WARNING) != 0)
-        audit->call->findings += count - LIKE_IT_MAX - 1;
+    finding_report(check->call, rule->kind, "%d more like the last one", count - LIKE_IT_MAX);
+    if (strcmp(rule->kind, CHECK_WARNING) != 0)
+        check->call->findings += count - LIKE_IT_MAX - 1;
 }
 
 /* The schema's objects. What there has to be is what the schema's own SQL makes. */
@@ -270,10 +270,10 @@ static bool is_written(const char *text)
     return false;
 }
 
-static bool is_there(const struct audit *audit, const PGresult *result, const char *kind,
+static bool is_there(const struct check *check, const PGresult *result, const char *kind,
                      struct bytes name)
 {
-    const struct pg *pg = &audit->pg;
+    const struct pg *pg = &check->pg;
 
     for (int i = 0; i < pg->pq.PQntuples(result); i++)
         if (bytes_equal(pg_value_bytes(pg, result, i, 0), bytes_of(kind)) &&
@@ -282,7 +282,7 @@ static bool is_there(const struct audit *audit, const PGresult *result, const ch
     return false;
 }
 
-static void find_gone(struct audit *audit, const PGresult *result)
+static void find_gone(struct check *check, const PGresult *result)
 {
     const char *step;
 
@@ -290,21 +290,21 @@ static void find_gone(struct audit *audit, const PGresult *result)
         for (size_t i = 0; i < sizeof made_by / sizeof *made_by; i++)
             for (const char *at = step; (at = next_made(step, at, made_by[i].create)) != NULL;) {
                 struct bytes name = name_at(at);
-                if (!is_there(audit, result, made_by[i].kind, name))
-                    finding_report(audit->call, "schema", "the %s %.*s is gone", made_by[i].kind,
+                if (!is_there(check, result, made_by[i].kind, name))
+                    finding_report(check->call, "schema", "the %s %.*s is gone", made_by[i].kind,
                                    (int)name.len, name.data);
             }
 }
 
-static void check_schema(struct audit *audit)
+static void check_schema(struct check *check)
 {
-    const struct pg *pg = &audit->pg;
-    PGresult *result = ask(audit, "the schema", objects);
+    const struct pg *pg = &check->pg;
+    PGresult *result = ask(check, "the schema", objects);
     char kind[16];
 
     if (result == NULL)
         return;
-    find_gone(audit, result);
+    find_gone(check, result);
     for (int i = 0; i < pg->pq.PQntuples(result); i++) {
         struct bytes name = pg_value_bytes(pg, result, i, 1);
         struct bytes text = pg_value_bytes(pg, result, i, 2);
@@ -312,34 +312,34 @@ static void check_schema(struct audit *audit)
         if (strcmp(kind, "function") == 0 && is_of_guard(name))
             continue;
         if (!is_made(kind, name))
-            finding_report(audit->call, "schema", "the %s %.*s is not Stockade's", kind,
+            finding_report(check->call, "schema", "the %s %.*s is not Stockade's", kind,
                            (int)name.len, name.data);
         else if (text.len > 0 && !is_written(text.data)) /* libpq ends values with a zero */
-            finding_report(audit->call, "schema", "the %s %.*s was altered", kind, (int)name.len,
+            finding_report(check->call, "schema", "the %s %.*s was altered", kind, (int)name.len,
                            name.data);
     }
     pg->pq.PQclear(result);
 }
 
 /* Guards are checked where they are made: by the schema's own function. */
-static void check_guards(struct audit *audit)
+static void check_guards(struct check *check)
 {
     static const struct rule rule = {
         "guard", "SELECT NULL::bytea, kind || ': ' || problem FROM stockade.guard_problems()"
                  " WHERE kind NOT LIKE 'prepared transaction%'"}; /* a warning of ours */
-    const struct pg *pg = &audit->pg;
+    const struct pg *pg = &check->pg;
     PGresult *result =
-        ask(audit, "guards", "SELECT to_regprocedure('stockade.guard_problems()') IS NOT NULL");
+        ask(check, "guards", "SELECT to_regprocedure('stockade.guard_problems()') IS NOT NULL");
     bool there = result != NULL && pg_value_bool(pg, result, 0, 0);
 
     pg->pq.PQclear(result);
     if (there)
-        run_rule(audit, &rule);
+        run_rule(check, &rule);
 }
 
-static void count_rows(struct audit *audit)
+static void count_rows(struct check *check)
 {
-    PGresult *result = ask(audit, "how many rows there are",
+    PGresult *result = ask(check, "how many rows there are",
                            "SELECT (SELECT count(*) FROM stockade.resource), (SELECT count(*) FROM"
                            " stockade.resource WHERE type <> 0),"
                            " (SELECT count(*) FROM stockade.receipt),"
@@ -347,11 +347,11 @@ static void count_rows(struct audit *audit)
 
     if (result == NULL)
         return;
-    audit->call->resources = pg_value_int64(&audit->pg, result, 0, 0);
-    audit->call->values = pg_value_int64(&audit->pg, result, 0, 1);
-    audit->call->receipts = pg_value_int64(&audit->pg, result, 0, 2);
-    audit->call->guards = pg_value_int64(&audit->pg, result, 0, 3);
-    audit->pg.pq.PQclear(result);
+    check->call->resources = pg_value_int64(&check->pg, result, 0, 0);
+    check->call->values = pg_value_int64(&check->pg, result, 0, 1);
+    check->call->receipts = pg_value_int64(&check->pg, result, 0, 2);
+    check->call->guards = pg_value_int64(&check->pg, result, 0, 3);
+    check->pg.pq.PQclear(result);
 }
 
 static bool go_on(void *context)
@@ -360,9 +360,9 @@ static bool go_on(void *context)
     return watch->step == NULL || watch->step(watch->context, "checking", 0, 0);
 }
 
-static bool begin(struct audit *audit)
+static bool begin(struct check *check)
 {
-    struct pg *pg = &audit->pg;
+    struct pg *pg = &check->pg;
 
     if (!pg_connect(pg) ||
         !pg_run(pg, "SET lock_timeout = '10s'; SET client_connection_check_interval = '1s'"))
@@ -371,27 +371,27 @@ static bool begin(struct audit *audit)
            pg_run(pg, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
 }
 
-bool store_postgresql_audit(struct audit_call *call, char *why, size_t why_size)
+bool store_postgresql_check(struct check_call *call, char *why, size_t why_size)
 {
-    struct audit audit = {.call = call,
+    struct check check = {.call = call,
                           /* not "stockade ...", which daemons take for one of them */
                           .pg = {.uri = call->store,
                                  .name = "stockade-check",
                                  .timeout_ms = TIMEOUT_MS,
                                  .go_on = go_on,
                                  .go_on_context = &call->watch}};
-    bool begun = begin(&audit);
+    bool begun = begin(&check);
 
     if (begun) {
-        check_schema(&audit);
+        check_schema(&check);
         for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-            run_rule(&audit, &rules[i]);
-        check_guards(&audit);
-        count_rows(&audit);
+            run_rule(&check, &rules[i]);
+        check_guards(&check);
+        count_rows(&check);
     }
-    bool read = begun && audit.pg.conn != NULL;
+    bool read = begun && check.pg.conn != NULL;
     if (!read)
-        text_print(why, why_size, "%s", audit.pg.why);
-    pg_drop(&audit.pg);
+        text_print(why, why_size, "%s", check.pg.why);
+    pg_drop(&check.pg);
     return read;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What backup, restore and audit share: a database file in the making, and copying one database
+/* What backup, restore and check share: a database file in the making, and copying one database
  * over another. Each function that returns false has filled in `why`. */
 #ifndef STOCKADE_STORE_SQLITE_COPY_H
 #define STOCKADE_STORE_SQLITE_COPY_H

@@ -321,24 +321,24 @@ static bool grant_anew(struct session_state *state, const struct model_slot *slo
     return fine;
 }
 
-static bool audit_step(void *context, const char *doing, int64_t done, int64_t total)
+static bool go_on(void *context, const char *doing, int64_t done, int64_t total)
 {
     (void)context, (void)doing, (void)done, (void)total;
     return true;
 }
 
-static void audit_found(void *context, const char *kind, const char *text)
+static void on_finding(void *context, const char *kind, const char *text)
 {
-    wrong(context, "the audit finds %s: %s", kind, text);
+    wrong(context, "stockade check finds %s: %s", kind, text);
 }
 
-static bool audit(struct check *check)
+static bool store_is_whole(struct check *check)
 {
     char why[MAINTENANCE_WHY_MAX];
-    struct audit_call call = {
-        .store = HOST_PATH, .found = audit_found, .watch = {.step = audit_step, .context = check}};
+    struct check_call call = {
+        .store = HOST_PATH, .found = on_finding, .watch = {.step = go_on, .context = check}};
 
-    return (store_sqlite_audit(&call, why, sizeof why) || wrong(check, "no audit: %s", why)) &&
+    return (store_sqlite_check(&call, why, sizeof why) || wrong(check, "no check: %s", why)) &&
            call.findings == 0;
 }
 
@@ -386,7 +386,7 @@ static bool check_opened(struct session_state *state)
     for (int i = 0; i < MODEL_SLOTS; i++)
         buf_free(&content.slots[i]);
     reading_close(&reading);
-    return fine && (!check->thorough || audit(check));
+    return fine && (!check->thorough || store_is_whole(check));
 }
 
 bool check_disk(struct check *check, struct ramdisk *disk)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Backup, restore, audit and move while the disk fails at each call that they make, and while their
+/* Backup, restore, check and move while the disk fails at each call that they make, and while their
  * caller gives up, and a move that its old store refuses: they say so, and what was there stays as
  * it was. Of a move there may be half, and the same call does the rest. (With daemons at work:
  * tests/system.) */
@@ -16,7 +16,7 @@ TESTS_HAVE_ONE_THREAD
 
 enum { VALUES = 4, VALUE_BYTES = 3000, CALLS_MAX = 20000 };
 
-enum work { BACKUP, RESTORE, AUDIT };
+enum work { BACKUP, RESTORE, CHECK };
 
 static void furnish(struct store_txn *txn)
 {
@@ -50,7 +50,7 @@ struct set {
     struct rig *rig;
     char backup[96];
     int findings;
-    int silent;     /* audits that met a failing disk and found nothing */
+    int silent;     /* checks that met a failing disk and found nothing */
     int steps_left; /* until the caller gives up; negative: never */
     char why[MAINTENANCE_WHY_MAX];
 };
@@ -97,14 +97,14 @@ static bool perform(struct set *set, enum work work)
     struct backup_call backup = {
         .store = set->rig->path, .file = set->backup, .replace = true, .watch = watch};
     struct restore_call restore = {.file = set->backup, .store = set->rig->path, .watch = watch};
-    struct audit_call audit = {.store = set->rig->path, .found = on_finding, .watch = watch};
+    struct check_call check = {.store = set->rig->path, .found = on_finding, .watch = watch};
 
     set->findings = 0;
     set->why[0] = '\0';
     switch (work) {
     case BACKUP: return store_sqlite_backup(&backup, set->why, sizeof set->why);
     case RESTORE: return store_sqlite_restore(&restore, set->why, sizeof set->why);
-    default: return store_sqlite_audit(&audit, set->why, sizeof set->why);
+    default: return store_sqlite_check(&check, set->why, sizeof set->why);
     }
 }
 
@@ -149,9 +149,9 @@ static bool fails_after(struct set *set, enum work work, int calls, bool once)
     if (strcmp(now, due) != 0 && !(work == RESTORE && !done && strcmp(now, "then") == 0))
         fail_msg("work %d, call %d: the store says %s", (int)work, calls, now);
     assert_string_equal(when(set->backup), work == BACKUP && done ? "now" : "then");
-    if (work == AUDIT && done && !failed)
+    if (work == CHECK && done && !failed)
         assert_int_equal(set->findings, 0);
-    set->silent += work == AUDIT && done && failed && !once && set->findings == 0;
+    set->silent += work == CHECK && done && failed && !once && set->findings == 0;
     if (work == BACKUP && done) { /* the old one, for the next round */
         sqlite3 *db = plain_open(set->backup);
         plain_run(db, "UPDATE stockade_string SET value = CAST('then' AS BLOB)"
@@ -188,7 +188,7 @@ SQLITE_TEST(a_restore_whose_disk_fails_leaves_a_whole_store)
 
 SQLITE_TEST(an_audit_whose_disk_fails_says_so)
 {
-    fails_everywhere(rig, AUDIT);
+    fails_everywhere(rig, CHECK);
 }
 
 SQLITE_TEST(who_watches_can_give_up_at_each_step)
@@ -230,7 +230,7 @@ SQLITE_TEST(who_watches_can_give_up_while_a_file_is_checked)
     rig_sql(set.rig, "CREATE TABLE many(a PRIMARY KEY, b);"
                      "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n LIMIT 60000)"
                      " INSERT INTO many SELECT x, x FROM n;");
-    for (enum work work = BACKUP; work <= AUDIT; work += AUDIT - BACKUP) {
+    for (enum work work = BACKUP; work <= CHECK; work += CHECK - BACKUP) {
         set.steps_left = 0;
         assert_false(perform(&set, work));
         assert_string_equal(set.why, "interrupted");
@@ -238,7 +238,7 @@ SQLITE_TEST(who_watches_can_give_up_while_a_file_is_checked)
         assert_tidy(&set);
     }
     set.steps_left = -1;
-    assert_true(perform(&set, AUDIT));
+    assert_true(perform(&set, CHECK));
     assert_int_equal(set.findings, 0);
 }
 
@@ -412,12 +412,12 @@ SQLITE_TEST(a_move_that_waits_for_a_writer_can_be_interrupted)
 SQLITE_TEST(what_cannot_be_read_is_named)
 {
     struct set set = prepare(rig);
-    struct audit_call audit = {.store = "/nowhere/store.db", .found = on_finding};
+    struct check_call check = {.store = "/nowhere/store.db", .found = on_finding};
     struct backup_call backup = {.store = "/nowhere/store.db", .file = set.backup};
     struct restore_call restore = {.file = set.rig->path, .store = set.rig->path};
     char in_a_file[128];
 
-    assert_false(store_sqlite_audit(&audit, set.why, sizeof set.why));
+    assert_false(store_sqlite_check(&check, set.why, sizeof set.why));
     assert_string_equal(set.why, "there is no /nowhere/store.db");
     assert_false(store_sqlite_backup(&backup, set.why, sizeof set.why));
     assert_contains(set.why, "is there already");
@@ -425,8 +425,8 @@ SQLITE_TEST(what_cannot_be_read_is_named)
     assert_false(store_sqlite_backup(&backup, set.why, sizeof set.why));
     assert_string_equal(set.why, "there is no /nowhere/store.db");
     snprintf(in_a_file, sizeof in_a_file, "%s/x", set.rig->path);
-    audit.store = in_a_file;
-    assert_false(store_sqlite_audit(&audit, set.why, sizeof set.why));
+    check.store = in_a_file;
+    assert_false(store_sqlite_check(&check, set.why, sizeof set.why));
     assert_contains(set.why, "Not a directory");
     assert_false(store_sqlite_restore(&restore, set.why, sizeof set.why));
     assert_contains(set.why, "is the store itself");

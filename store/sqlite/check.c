@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An audit: one read transaction, in which SQLite checks its pages, indexes and foreign keys, and
- * we check the schema's text, the guards, and the rows of our own tables against each other. Damage
- * that keeps one question from being answered is a finding of its own; the others are still asked.
- */
+/* `stockade check` of a store in SQLite, in one read transaction: SQLite checks its pages, indexes
+ * and foreign keys; we check the schema's text, the guards, and the rows of our own tables against
+ * each other. Damage that keeps one question from being answered is a finding of its own; the
+ * others are still asked. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,15 +17,15 @@ enum {
     WATCH_EVERY = 200000,
 };
 
-struct audit {
-    struct audit_call *call;
+struct check {
+    struct check_call *call;
     sqlite3 *db;
     int64_t version; /* of the file's schema */
     bool interrupted;
 };
 
 /* 1 .. 2^53-1, as in fence/token.h. */
-#define AUDIT_TOKEN_MAX "9007199254740991"
+#define CHECK_TOKEN_MAX "9007199254740991"
 
 /* What must hold of the rows of Stockade's own tables, as SQL that finds those of which it does
  * not. Each statement gives, for every row at fault, what it is about (a name or an id; NULL:
@@ -39,7 +39,7 @@ static const struct rule {
      "SELECT NULL, 'stockade_meta has no usable ' || k.column1 || ': ' || quote(m.value)"
      " FROM (VALUES('session', 1), ('floor', 0)) AS k LEFT JOIN stockade_meta AS m"
      " ON m.key = k.column1 WHERE typeof(m.value) IS NOT 'integer'"
-     " OR m.value NOT BETWEEN k.column2 AND " AUDIT_TOKEN_MAX},
+     " OR m.value NOT BETWEEN k.column2 AND " CHECK_TOKEN_MAX},
     {"schema", 2,
      "SELECT NULL, 'stockade_meta has no usable mark of the file'"
      " WHERE (SELECT typeof(value) || length(value) FROM stockade_meta WHERE key = 'file')"
@@ -61,9 +61,9 @@ static const struct rule {
      "SELECT name, count(*) || ' resources have this name' FROM stockade_resource"
      " GROUP BY name HAVING count(*) > 1"},
     {"fence", 1,
-     "SELECT name, 'its token is ' || quote(token) || ', not one of 1 to " AUDIT_TOKEN_MAX "'"
+     "SELECT name, 'its token is ' || quote(token) || ', not one of 1 to " CHECK_TOKEN_MAX "'"
      " FROM stockade_resource WHERE typeof(token) <> 'integer'"
-     " OR token NOT BETWEEN 0 AND " AUDIT_TOKEN_MAX},
+     " OR token NOT BETWEEN 0 AND " CHECK_TOKEN_MAX},
     {"fence", 1,
      "SELECT name, 'its state is ' || quote(state) || ', and its token ' || quote(token)"
      " FROM stockade_resource WHERE typeof(state) <> 'integer' OR state NOT BETWEEN 0 AND 3"
@@ -137,20 +137,20 @@ static const struct rule {
      "SELECT resource, 'token ' || quote(token) || ' of it ended at ' || quote(retired_ms)"
      " || ', as if it had been granted' FROM stockade_retired"
      " WHERE resource NOT BETWEEN 1 AND (SELECT ifnull(max(id), 0) FROM stockade_resource)"
-     " OR typeof(token) <> 'integer' OR token NOT BETWEEN 1 AND " AUDIT_TOKEN_MAX
+     " OR typeof(token) <> 'integer' OR token NOT BETWEEN 1 AND " CHECK_TOKEN_MAX
      " OR typeof(retired_ms) <> 'integer' OR retired_ms < 0"},
 };
 
 /* Report what SQLite could not do, unless it was stopped. */
-static void report_failure(struct audit *audit, const char *what)
+static void report_failure(struct check *check, const char *what)
 {
-    int code = sqlite3_errcode(audit->db);
+    int code = sqlite3_errcode(check->db);
 
     if (code == SQLITE_INTERRUPT)
-        audit->interrupted = true;
-    else if (!audit->interrupted)
-        finding_report(audit->call, "sqlite", "%s cannot be checked: %s", what,
-                       sqlite3_errmsg(audit->db));
+        check->interrupted = true;
+    else if (!check->interrupted)
+        finding_report(check->call, "sqlite", "%s cannot be checked: %s", what,
+                       sqlite3_errmsg(check->db));
 }
 
 /* A column for people: an id, or a name in which bytes that are not plain ASCII are \xNN. */
@@ -166,17 +166,17 @@ static const char *subject(sqlite3_stmt *stmt, char out[FINDING_NAME_MAX])
 
 /* Run a rule's statement; each row is a finding: column 0 what it is about (or NULL), column 1
  * what is wrong. `what` is what it examines. */
-static void run_rule(struct audit *audit, const char *kind, const char *what, const char *sql)
+static void run_rule(struct check *check, const char *kind, const char *what, const char *sql)
 {
     sqlite3_stmt *stmt = NULL;
     char name[FINDING_NAME_MAX];
     int64_t more = 0;
     int reported = 0;
 
-    if (audit->interrupted)
+    if (check->interrupted)
         return;
-    if (sqlite3_prepare_v2(audit->db, sql, -1, &stmt, NULL) != SQLITE_OK) {
-        report_failure(audit, what);
+    if (sqlite3_prepare_v2(check->db, sql, -1, &stmt, NULL) != SQLITE_OK) {
+        report_failure(check, what);
         return;
     }
     while (sqlite3_step(stmt) == SQLITE_ROW) {
@@ -184,97 +184,97 @@ static void run_rule(struct audit *audit, const char *kind, const char *what, co
         if (++reported > LIKE_IT_MAX)
             more++;
         else if (sqlite3_column_type(stmt, 0) == SQLITE_NULL)
-            finding_report(audit->call, kind, "%s", text != NULL ? text : "a value is NULL");
+            finding_report(check->call, kind, "%s", text != NULL ? text : "a value is NULL");
         else
-            finding_report(audit->call, kind, "%s: %s", subject(stmt, name),
+            finding_report(check->call, kind, "%s: %s", subject(stmt, name),
                            text != NULL ? text : "a value is NULL");
     }
     if (sqlite3_finalize(stmt) != SQLITE_OK)
-        report_failure(audit, what);
+        report_failure(check, what);
     if (more > 0) {
-        finding_report(audit->call, kind, "%lld more like the last one", (long long)more);
-        audit->call->findings += more - 1;
+        finding_report(check->call, kind, "%lld more like the last one", (long long)more);
+        check->call->findings += more - 1;
     }
 }
 
 /* SQLite's findings: lines of text, several to a row, some below a headline. */
-static void check_integrity(struct audit *audit)
+static void check_integrity(struct check *check)
 {
     sqlite3_stmt *stmt = NULL;
 
-    if (sqlite3_prepare_v2(audit->db, "PRAGMA integrity_check", -1, &stmt, NULL) != SQLITE_OK) {
-        report_failure(audit, "the file");
+    if (sqlite3_prepare_v2(check->db, "PRAGMA integrity_check", -1, &stmt, NULL) != SQLITE_OK) {
+        report_failure(check, "the file");
         return;
     }
     while (sqlite3_step(stmt) == SQLITE_ROW)
         for (const char *line = (const char *)sqlite3_column_text(stmt, 0); line != NULL;) {
             int len = (int)strcspn(line, "\n");
             if (len > 0 && strncmp(line, "***", 3) != 0 && strcmp(line, "ok") != 0)
-                finding_report(audit->call, "sqlite", "%.*s", len, line);
+                finding_report(check->call, "sqlite", "%.*s", len, line);
             line = line[len] == '\0' ? NULL : line + len + 1;
         }
     if (sqlite3_finalize(stmt) != SQLITE_OK)
-        report_failure(audit, "the file");
+        report_failure(check, "the file");
 }
 
-static void check_sqlite(struct audit *audit)
+static void check_sqlite(struct check *check)
 {
-    check_integrity(audit);
-    run_rule(audit, "sqlite", "foreign keys",
+    check_integrity(check);
+    run_rule(check, "sqlite", "foreign keys",
              "SELECT NULL, 'table ' || \"table\" || ', row ' || ifnull(rowid, '?') || ': refers to"
              " nothing in ' || parent FROM pragma_foreign_key_check");
 }
 
 static void report_change(void *context, const struct schema_change *change)
 {
-    finding_report(((struct audit *)context)->call, "schema", "the %s %s %s", change->type,
+    finding_report(((struct check *)context)->call, "schema", "the %s %s %s", change->type,
                    change->name, change->how);
 }
 
 /* Is everything there, as it was made, and nothing else? */
-static void check_schema(struct audit *audit)
+static void check_schema(struct check *check)
 {
-    if (schema_compare(audit->db, audit->version, report_change, audit) != SQLITE_OK)
-        report_failure(audit, "the schema");
+    if (schema_compare(check->db, check->version, report_change, check) != SQLITE_OK)
+        report_failure(check, "the schema");
 }
 
 static void judge_guard(void *context, struct bytes table, struct bytes column, struct bytes prefix,
                         struct bytes flaw)
 {
-    struct audit *audit = context;
+    struct check *check = context;
 
     (void)column;
     (void)prefix;
-    audit->call->guards++;
+    check->call->guards++;
     if (flaw.len > 0)
-        finding_report(audit->call, "guard", "table %.*s: %.*s", (int)table.len, table.data,
+        finding_report(check->call, "guard", "table %.*s: %.*s", (int)table.len, table.data,
                        (int)flaw.len, flaw.data);
 }
 
-static void check_guards(struct audit *audit)
+static void check_guards(struct check *check)
 {
     struct transaction txn;
 
-    if (audit->interrupted)
+    if (check->interrupted)
         return;
-    if (operations_init(&txn, audit->db, NULL, NULL) &&
-        guards_open(&txn, audit->call->store, NULL) && guards_check(&txn, GUARDS_OWN) == STK_OK)
-        (void)guards_each(&txn.base, judge_guard, audit);
+    if (operations_init(&txn, check->db, NULL, NULL) &&
+        guards_open(&txn, check->call->store, NULL) && guards_check(&txn, GUARDS_OWN) == STK_OK)
+        (void)guards_each(&txn.base, judge_guard, check);
     else
-        report_failure(audit, "the guards");
+        report_failure(check, "the guards");
     operations_free(&txn);
 }
 
-static void count_rows(struct audit *audit)
+static void count_rows(struct check *check)
 {
-    struct audit_call *call = audit->call;
+    struct check_call *call = check->call;
 
     /* What cannot be counted has been reported. */
-    (void)db_int64(audit->db, "SELECT count(*) FROM stockade_resource", &call->resources);
-    (void)db_int64(audit->db, "SELECT count(*) FROM stockade_resource WHERE type <> 0",
+    (void)db_int64(check->db, "SELECT count(*) FROM stockade_resource", &call->resources);
+    (void)db_int64(check->db, "SELECT count(*) FROM stockade_resource WHERE type <> 0",
                    &call->values);
-    if (audit->version >= 2)
-        (void)db_int64(audit->db, "SELECT count(*) FROM stockade_receipt", &call->receipts);
+    if (check->version >= 2)
+        (void)db_int64(check->db, "SELECT count(*) FROM stockade_receipt", &call->receipts);
 }
 
 static int watch_instructions(void *context)
@@ -283,28 +283,28 @@ static int watch_instructions(void *context)
     return watch->step != NULL && !watch->step(watch->context, "checking", 0, 0);
 }
 
-bool store_sqlite_audit(struct audit_call *call, char *why, size_t why_size)
+bool store_sqlite_check(struct check_call *call, char *why, size_t why_size)
 {
-    struct audit audit = {.call = call, .db = copy_source(call->store, "store", why, why_size)};
+    struct check check = {.call = call, .db = copy_source(call->store, "store", why, why_size)};
 
-    if (audit.db == NULL)
+    if (check.db == NULL)
         return false;
-    if (!schema_recognise(audit.db, call->store, &audit.version, why, why_size)) {
-        db_close(audit.db);
+    if (!schema_recognise(check.db, call->store, &check.version, why, why_size)) {
+        db_close(check.db);
         return false;
     }
-    sqlite3_progress_handler(audit.db, WATCH_EVERY, watch_instructions, &call->watch);
-    check_sqlite(&audit);
-    check_schema(&audit);
+    sqlite3_progress_handler(check.db, WATCH_EVERY, watch_instructions, &call->watch);
+    check_sqlite(&check);
+    check_schema(&check);
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
-        if (rules[i].since <= audit.version)
-            run_rule(&audit, rules[i].kind, rules[i].kind, rules[i].sql);
-    if (audit.version >= 2)
-        check_guards(&audit);
-    count_rows(&audit);
-    sqlite3_progress_handler(audit.db, 0, NULL, NULL);
-    db_close(audit.db);
-    if (audit.interrupted)
+        if (rules[i].since <= check.version)
+            run_rule(&check, rules[i].kind, rules[i].kind, rules[i].sql);
+    if (check.version >= 2)
+        check_guards(&check);
+    count_rows(&check);
+    sqlite3_progress_handler(check.db, 0, NULL, NULL);
+    db_close(check.db);
+    if (check.interrupted)
         snprintf(why, why_size, "interrupted");
-    return !audit.interrupted;
+    return !check.interrupted;
 }
