@@ -46,14 +46,14 @@ byte owner = NOBODY;
 byte stock = STOCK;
 byte receipts[CLIENTS]; /* a bit for each of a client's sales */
 
-/* The auditor: what has happened, whatever the others believe. */
+/* The oracle: what has happened, whatever the others believe. */
 byte sales;            /* writes applied */
 byte highest;          /* token recorded */
 byte acknowledged;     /* the highest token of an acknowledged grant */
 byte retired;          /* the highest token released or revoked */
 byte applied[CLIENTS]; /* a bit for each sale */
 
-/* With -DONLY_STOCK the auditor counts pieces, and cares for nothing else. */
+/* With -DONLY_STOCK the oracle counts pieces, and cares for nothing else. */
 #ifdef ONLY_STOCK
 #define promise(condition) skip
 #else

@@ -46,7 +46,7 @@ struct op {
     int client, count;
     enum resource_number resources[2];
     bool has_id; /* "w" and its number */
-    /* The auditor's. */
+    /* The oracle's. */
     int64_t tokens[8][2]; /* that it arrived with, at some daemon */
     int tokens_count;
     int arrivals, refusals; /* of its calls; where they are as many, it is not to be there */
@@ -73,7 +73,7 @@ struct call {
     /* The network's. */
     struct link *link;
     int replies_left;
-    /* The auditor's: at the daemon's door. */
+    /* The oracle's: at the daemon's door. */
     struct call *waiting; /* the next of those that the daemon has not answered */
     bool arrived, answered;
     int64_t arrived_us, arrived_pauses_us;
@@ -81,7 +81,7 @@ struct call {
     int64_t tokens_then[2]; /* newest ones, when it arrived */
     int64_t acked_then;     /* how long the log was known to be at this daemon */
     bool applied_then;
-    int64_t entries_then; /* auditor_past.c */
+    int64_t entries_then; /* oracle_past.c */
     int64_t answered_us;
     const char *refused; /* a write: "STALE" or "UNKNOWN" */
 };

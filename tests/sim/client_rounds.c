@@ -2,8 +2,8 @@
 /* What clients do: rounds of leases and writes, each with a stream of chance of its own. They
  * behave as the README tells them to, and some misbehave: they write with old tokens after a pause
  * or with tokens that nobody granted, or leave without a word. */
-#include "tests/sim/auditor.h"
 #include "tests/sim/client.h"
+#include "tests/sim/oracle.h"
 
 #define TRIES_MAX 4
 #define ASKS_MAX  200 /* from a place in the line */
@@ -20,7 +20,7 @@ static bool sometimes(struct client *client, int64_t per_mille)
 
 static struct call *new_call(struct client *client, enum verb verb, enum resource_number resource)
 {
-    struct call *call = audit_call(client->world->auditor, verb);
+    struct call *call = oracle_call(client->world->oracle, verb);
 
     call->resources[0] = resource;
     return call;
@@ -80,7 +80,7 @@ static bool acquire(struct client *client, const enum resource_number *resources
     const enum verb verb = count == 1 ? VERB_ACQUIRE : VERB_ACQUIRE_ALL;
     int64_t ttl_ms = world->calm ? 2000 : some_ttl_ms(client);
     int64_t wait_ms = world->calm ? 20000 : sometimes(client, 700) ? chance(client, 1, 4000) : 0;
-    int id = world->calm || sometimes(client, 700) ? audit_id(world->auditor) : 0;
+    int id = world->calm || sometimes(client, 700) ? oracle_id(world->oracle) : 0;
     int owner = sometimes(client, 150) ? client->number : -1;
     bool ephemeral = sometimes(client, 150);
     bool queue = queues(client, count, id);
@@ -129,7 +129,7 @@ static bool acquire(struct client *client, const enum resource_number *resources
 
 static void release(struct client *client, enum resource_number resource, int64_t token)
 {
-    int id = sometimes(client, 500) ? audit_id(client->world->auditor) : 0;
+    int id = sometimes(client, 500) ? oracle_id(client->world->oracle) : 0;
 
     for (int tries = 0; tries < TRIES_MAX; tries++) {
         struct call *call = new_call(client, VERB_RELEASE, resource);
@@ -221,7 +221,7 @@ static enum outcome write_op(struct client *client, enum verb verb,
                              const enum resource_number *resources, int count,
                              const int64_t tokens[2])
 {
-    struct op *op = audit_op(client->world->auditor, verb, client->number);
+    struct op *op = oracle_op(client->world->oracle, verb, client->number);
 
     op->count = count;
     op->resources[0] = resources[0];
@@ -297,7 +297,7 @@ static void round_of_mischief(struct client *client)
 {
     enum resource_number log[2] = {some_log(client), LOG0};
     int64_t tokens[2] = {client->old_tokens[log[0]], 0};
-    struct op *op = audit_op(client->world->auditor, VERB_APPEND, client->number);
+    struct op *op = oracle_op(client->world->oracle, VERB_APPEND, client->number);
 
     op->count = 1;
     op->resources[0] = log[0];

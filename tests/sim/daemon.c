@@ -11,9 +11,9 @@
 #include "fence/base/mem.h"
 #include "fence/lease/open.h"
 #include "store/open.h"
-#include "tests/sim/auditor.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/link.h"
+#include "tests/sim/oracle.h"
 #include "tests/sim/redis.h"
 
 #define RECEIPTS_KEEP_MS (24 * 3600 * 1000)

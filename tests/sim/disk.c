@@ -10,9 +10,9 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "tests/sim/auditor.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk_impl.h"
+#include "tests/sim/oracle.h"
 
 #define QUEUE_MAX 2000
 
@@ -106,7 +106,7 @@ static void step(struct handle *handle, bool writes)
         *queued += count;
     }
     if (writes)
-        audit_committed(disk->world->auditor);
+        oracle_committed(disk->world->oracle);
     wake_soon(handle);
     if (*queued > 0 && !handle->lost)
         step_soon(handle, writes);
@@ -237,7 +237,7 @@ struct store *disk_open(struct disk *disk, int number, struct party *party,
         free(handle);
         return NULL;
     }
-    audit_committed(disk->world->auditor);
+    oracle_committed(disk->world->oracle);
     return &handle->base;
 }
 

@@ -32,7 +32,7 @@ struct disk {
     struct fault_vfs *faults;              /* in front of it */
     struct ramdisk *ramdisk, *at_power_on; /* now, and when the power came back last */
     struct rng power;                      /* decides what a loss of it leaves */
-    struct sqlite3 *reader;                /* the auditor's, or NULL */
+    struct sqlite3 *reader;                /* the oracle's, or NULL */
     struct sqlite3_stmt *reads;
 };
 

@@ -146,7 +146,7 @@ bool sqlite_batch(struct handle *handle, struct list *batch, bool writes)
 
 void sqlite_shut(struct handle *handle)
 {
-    /* A killed process does not tidy up. The auditor's connection is open as well, so this is never
+    /* A killed process does not tidy up. The oracle's connection is open as well, so this is never
      * the last one to close, which would. */
     store_close(handle->inner);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reply counts as given, and is audited, when it leaves the daemon, even if it never arrives. */
+/* A reply counts as given, and is judged by the oracle, when it leaves the daemon, even if it never arrives. */
 #include "tests/sim/link.h"
 
 #include <stdio.h>
@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "fence/base/mem.h"
-#include "tests/sim/auditor.h"
 #include "tests/sim/client.h"
 #include "tests/sim/daemon.h"
+#include "tests/sim/oracle.h"
 
 static int64_t arrival_us(struct link *link, int64_t *latest_us)
 {
@@ -46,7 +46,7 @@ static void end_session(struct link *link)
     if (link->conn.session == NULL)
         return;
     memory_conn_close(&link->conn);
-    audit_gone(link->world->auditor, link);
+    oracle_gone(link->world->oracle, link);
 }
 
 static void bytes_arrived(void *context, struct event *event)
@@ -66,7 +66,7 @@ static void bytes_arrived(void *context, struct event *event)
         tell_client_closed(link, 100);
         return;
     }
-    audit_arrived(link->world->auditor, link->call);
+    oracle_arrived(link->world->oracle, link->call);
     session_input(link->conn.session, event->bytes.data, event->bytes.len);
     daemon_turn(daemon);
 }
@@ -158,7 +158,7 @@ static void give_reply(struct link *link, const redisReply *reply, struct bytes 
                    text, asked);
     }
     digest_bytes(&world->digest, raw.data, raw.len);
-    audit_answered(world->auditor, link->call, reply);
+    oracle_answered(world->oracle, link->call, reply);
     if (rng_per_mille(&link->rng, world->cutting_per_mille))
         link_cut(link);
     if (client->party.life != link->client_life)
@@ -184,7 +184,7 @@ static void on_closed(struct memory_conn *conn)
 {
     struct link *link = conn->context;
 
-    audit_gone(link->world->auditor, link);
+    oracle_gone(link->world->oracle, link);
     tell_client_closed(link, 100);
 }
 

@@ -9,10 +9,10 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "tests/sim/auditor.h"
 #include "tests/sim/client.h"
 #include "tests/sim/daemon.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/oracle.h"
 #include "tests/sim/redis.h"
 
 #define CHECK_EVERY_US 50000
@@ -25,7 +25,7 @@ static void check_live(void *context, struct event *event)
     struct world *world = context;
 
     (void)event;
-    audit_live(world->auditor);
+    oracle_live(world->oracle);
     world_at(world, world->now_us + CHECK_EVERY_US, NULL, check_live, world);
 }
 
@@ -52,8 +52,8 @@ static void carry_out(struct world *world)
         if (!world->clients[i]->done)
             world_break(world, P8_LIVE, "client %d is not done %lld ms after the last fault", i,
                         (long long)(world->plan->end_ms - world->plan->faults_end_ms));
-    audit_committed(world->auditor);
-    audit_end(world->auditor);
+    oracle_committed(world->oracle);
+    oracle_end(world->oracle);
 }
 
 static void world_open(struct world *world)
@@ -66,7 +66,7 @@ static void world_open(struct world *world)
                (unsigned long long)world->plan->seed, world->plan->daemons, world->plan->clients,
                provider_name(world->plan->provider),
                world->plan->disk == DISK_SQLITE ? "SQLite" : "memory");
-    world->auditor = auditor_new(world);
+    world->oracle = oracle_new(world);
     for (int i = 0; i < world->plan->masters; i++)
         world->redises[i] = redis_new(world, i);
     world->disk = disk_new(world);
@@ -85,7 +85,7 @@ static void world_close(struct world *world)
     disk_free(world->disk);
     for (int i = 0; i < world->plan->masters; i++)
         redis_free(world->redises[i]);
-    auditor_free(world->auditor);
+    oracle_free(world->oracle);
 }
 
 /* Where a broken invariant in the product ends up, which would otherwise end the process: the run

@@ -30,7 +30,7 @@ struct event {
     int64_t value;
 };
 
-struct auditor;
+struct oracle;
 struct daemon;
 struct client;
 struct redis;
@@ -55,7 +55,7 @@ struct world {
     int64_t events_count; /* that were scheduled */
     struct digest digest;
     struct tally *tally;
-    struct auditor *auditor;
+    struct oracle *oracle;
     struct redis *redises[MASTERS_MAX]; /* as many as the plan has masters */
     struct disk *disk;
     struct daemon *daemons;

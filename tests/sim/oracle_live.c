@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* P8: nobody waits for longer than they have to, nobody is overtaken at their daemon, and clients
  * are told in bounded time that a lease service is away. */
-#include "tests/sim/auditor_impl.h"
 #include "tests/sim/daemon.h"
+#include "tests/sim/oracle_impl.h"
 #include "tests/sim/redis.h"
 
 /* From a free lock to a grant: a poll each second, a call that times out, the store. */
@@ -20,15 +20,15 @@ static bool waits(const struct world *world, const struct call *call)
            world->now_us < call->arrived_us + call->wait_ms * 995;
 }
 
-void audit_line(struct auditor *auditor, const struct call *call, int64_t token)
+void oracle_line(struct oracle *oracle, const struct call *call, int64_t token)
 {
-    struct world *world = auditor->world;
+    struct world *world = oracle->world;
 
     /* An owner that enters again holds the lease already, and waits for nobody. */
     if (call->owner >= 0 || token <= call->tokens_then[0])
         return;
-    audit_check(auditor, P8_LIVE);
-    for (const struct call *other = auditor->waiting; other != NULL; other = other->waiting)
+    oracle_check(oracle, P8_LIVE);
+    for (const struct call *other = oracle->waiting; other != NULL; other = other->waiting)
         if (waits(world, other) && other->link->daemon == call->link->daemon &&
             other->resources[0] == call->resources[0] && other->arrival < call->arrival &&
             other->owner < 0)
@@ -40,11 +40,11 @@ void audit_line(struct auditor *auditor, const struct call *call, int64_t token)
 
 /* Did anybody ask for it to end before now? Its owner can, by an ACQUIREALL: entering again
  * shortens nothing, but an ACQUIREALL renews what it has for its own TTL. */
-static bool was_shortened(const struct auditor *auditor, const struct grant *grant)
+static bool was_shortened(const struct oracle *oracle, const struct grant *grant)
 {
-    int64_t now_us = auditor->world->now_us;
+    int64_t now_us = oracle->world->now_us;
 
-    for (const struct call *call = auditor->calls; call != NULL; call = call->next) {
+    for (const struct call *call = oracle->calls; call != NULL; call = call->next) {
         bool renews = call->verb == VERB_RENEW && call->tokens[0] == grant->token;
         bool enters = call->verb == VERB_ACQUIRE_ALL && grant->owner >= 0 &&
                       call->owner == grant->owner && call->arrived_us > grant->asked_us;
@@ -64,16 +64,16 @@ static int64_t excused_us(const struct world *world)
     return world->plan->provider == PROVIDER_REDIS ? world->amnesia_us : world->trouble_us;
 }
 
-void audit_alone(struct auditor *auditor, const struct grant *known, const struct grant *grant)
+void oracle_alone(struct oracle *oracle, const struct grant *known, const struct grant *grant)
 {
-    struct world *world = auditor->world;
+    struct world *world = oracle->world;
 
     /* In the store a lease passes on in the commit that ends it, which cannot be told from here. */
     if (world->plan->provider == PROVIDER_LOCAL)
         return;
     if (known->token >= grant->token || world->now_us >= known->until_us ||
-        auditor->seen[known->resource].retired >= known->token ||
-        known->told_us < excused_us(world) + STRAGGLERS_US || was_shortened(auditor, known))
+        oracle->seen[known->resource].retired >= known->token ||
+        known->told_us < excused_us(world) + STRAGGLERS_US || was_shortened(oracle, known))
         return;
     world_break(world, P8_LIVE, "client %d has %s for %lld ms still, and client %d gets it",
                 known->client, resource_names[known->resource],
@@ -105,9 +105,9 @@ static int64_t free_max_us(const struct world *world)
 }
 
 /* The lock is free and the service can be reached: has the client waited for too long? */
-static void judge_wait(struct auditor *auditor, const struct call *call)
+static void judge_wait(struct oracle *oracle, const struct call *call)
 {
-    struct world *world = auditor->world;
+    struct world *world = oracle->world;
     const struct daemon *daemon = &world->daemons[call->link->daemon];
     int64_t since_us = free_since_us(world, resource_names[call->resources[0]]);
 
@@ -117,7 +117,7 @@ static void judge_wait(struct auditor *auditor, const struct call *call)
         since_us = world->trouble_us;
     if (since_us < call->arrived_us)
         since_us = call->arrived_us;
-    audit_check(auditor, P8_LIVE);
+    oracle_check(oracle, P8_LIVE);
     if (world->now_us - since_us > free_max_us(world) &&
         daemon->pauses_us == call->arrived_pauses_us)
         world_break(world, P8_LIVE, "client %d waits for %s, which is free since %lld ms",
@@ -125,15 +125,15 @@ static void judge_wait(struct auditor *auditor, const struct call *call)
                     (long long)(world->now_us - since_us) / 1000);
 }
 
-static void judge_answer(struct auditor *auditor, const struct call *call)
+static void judge_answer(struct oracle *oracle, const struct call *call)
 {
-    struct world *world = auditor->world;
+    struct world *world = oracle->world;
     const struct daemon *daemon = &world->daemons[call->link->daemon];
     int64_t slept_us = daemon->pauses_us - call->arrived_pauses_us;
     int64_t age_us = world->now_us - call->arrived_us - slept_us;
     char text[300];
 
-    audit_check(auditor, P8_LIVE);
+    oracle_check(oracle, P8_LIVE);
     if (age_us <= ANSWER_MAX_US + call->wait_ms * 1005)
         return;
     call_describe(call, text, sizeof text);
@@ -141,16 +141,16 @@ static void judge_answer(struct auditor *auditor, const struct call *call)
                 call->client, call->link->daemon, (long long)age_us / 1000, text);
 }
 
-void audit_live(struct auditor *auditor)
+void oracle_live(struct oracle *oracle)
 {
-    struct world *world = auditor->world;
+    struct world *world = oracle->world;
 
-    for (const struct call *call = auditor->waiting; call != NULL; call = call->waiting) {
+    for (const struct call *call = oracle->waiting; call != NULL; call = call->waiting) {
         if (call->link->conn.session == NULL ||
             party_is_paused(world, &world->daemons[call->link->daemon].party))
             continue;
-        judge_answer(auditor, call);
+        judge_answer(oracle, call);
         if (world->plan->provider != PROVIDER_LOCAL && waits(world, call))
-            judge_wait(auditor, call);
+            judge_wait(oracle, call);
     }
 }

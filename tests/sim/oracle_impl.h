@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the auditor's parts share. */
-#ifndef STOCKADE_TESTS_SIM_AUDITOR_IMPL_H
-#define STOCKADE_TESTS_SIM_AUDITOR_IMPL_H
+/* What the oracle's parts share. */
+#ifndef STOCKADE_TESTS_SIM_ORACLE_IMPL_H
+#define STOCKADE_TESTS_SIM_ORACLE_IMPL_H
 
-#include "tests/sim/auditor.h"
 #include "tests/sim/disk.h"
+#include "tests/sim/oracle.h"
 
-/* What was durable of a resource when the auditor read it last. */
+/* What was durable of a resource when the oracle read it last. */
 struct seen {
     int64_t token; /* the newest ever: stays where the row was forgotten */
     bool exists, live;
@@ -29,7 +29,7 @@ struct grant {
     int64_t released_us;       /* when that was told; 0: it was not */
 };
 
-struct auditor {
+struct oracle {
     struct world *world;
     struct seen seen[RESOURCES];
     struct call *calls;   /* all */
@@ -48,21 +48,21 @@ struct auditor {
     int64_t pair_us; /* when the pair was written last */
 };
 
-void audit_check(struct auditor *auditor, enum promise promise);
+void oracle_check(struct oracle *oracle, enum promise promise);
 /* Has its receipt said, for each token that it was tried with, that it will never be applied? */
-bool audit_is_never(const struct op *op);
-/* auditor_replies.c */
-void audit_reply(struct auditor *auditor, struct call *call, const redisReply *reply);
+bool oracle_is_never(const struct op *op);
+/* oracle_replies.c */
+void oracle_reply(struct oracle *oracle, struct call *call, const redisReply *reply);
 /* Return how many entries a history has had at most, those of calls under way not counted:
- * auditor_past.c. */
-int64_t audit_entries(const struct auditor *auditor);
+ * oracle_past.c. */
+int64_t oracle_entries(const struct oracle *oracle);
 /* Compare what HISTORY and REFUSALS tell with what their daemon has told before they arrived. */
-void audit_history(struct auditor *auditor, const struct call *call, const redisReply *reply);
-void audit_refusals(struct auditor *auditor, const struct call *call, const redisReply *reply);
+void oracle_history(struct oracle *oracle, const struct call *call, const redisReply *reply);
+void oracle_refusals(struct oracle *oracle, const struct call *call, const redisReply *reply);
 /* Check that of those who wait at one daemon the first to come is the first to be served:
- * auditor_live.c. */
-void audit_line(struct auditor *auditor, const struct call *call, int64_t token);
+ * oracle_live.c. */
+void oracle_line(struct oracle *oracle, const struct call *call, int64_t token);
 /* Check that a lease that somebody has goes to nobody else while nothing is wrong. */
-void audit_alone(struct auditor *auditor, const struct grant *known, const struct grant *grant);
+void oracle_alone(struct oracle *oracle, const struct grant *known, const struct grant *grant);
 
 #endif
