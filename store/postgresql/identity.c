@@ -116,10 +116,11 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
 }
 
 /* The store's time, and what is known of it. */
-static bool read_clock(struct pg_txn *txn, struct pg_clock_look *look, struct pg_clock_note *note)
+static bool read_clock(struct pg_txn *txn, struct server_clock_look *look,
+                       struct server_clock_note *note)
 {
     struct pg *pg = txn->pg;
-    struct pg_clock *clock = &txn->shared->clock;
+    struct server_clock *clock = &txn->shared->clock;
 
     pg_send(pg, PG_CLOCK, NULL);
     pg_sync(pg);
@@ -131,7 +132,7 @@ static bool read_clock(struct pg_txn *txn, struct pg_clock_look *look, struct pg
         look->got_ms = clock_now_ms(&clock_monotonic);
         note->now_ms = pg_value_int64(pg, result, 0, 2);
         note->wall_ms = pg_value_int64(pg, result, 0, 3);
-        pg_clock_of(clock, pg_value_bytes(pg, result, 0, 4));
+        server_clock_of(clock, pg_value_bytes(pg, result, 0, 4));
     }
     pg->pq.PQclear(result);
     return pg_end(pg);
@@ -151,19 +152,20 @@ static bool correct_clock(struct pg_txn *txn, int64_t error_ms, int64_t number)
 
 static bool settle_clock(struct pg_txn *txn)
 {
-    struct pg_clock *clock = &txn->shared->clock;
-    struct pg_clock_look look = {0};
-    struct pg_clock_note note = {0};
+    struct server_clock *clock = &txn->shared->clock;
+    struct server_clock_look look = {0};
+    struct server_clock_note note = {0};
     int64_t error_ms;
 
     for (int i = 0; i < CORRECTIONS_MAX; i++) {
         if (!read_clock(txn, &look, &note))
             return false;
-        bool known = pg_clock_error_ms(clock, &look, &error_ms);
-        if (!known && !pg_clock_is_known(clock))
-            error_ms = pg_clock_gap_error_ms(&note, &look, clock_wall_us(&clock_monotonic) / 1000);
+        bool known = server_clock_error_ms(clock, &look, &error_ms);
+        if (!known && !server_clock_is_known(clock))
+            error_ms =
+                server_clock_gap_error_ms(&note, &look, clock_wall_us(&clock_monotonic) / 1000);
         if (error_ms == 0) {
-            pg_clock_follow(clock, &look);
+            server_clock_follow(clock, &look);
             return true;
         }
         if (!correct_clock(txn, error_ms, look.number))

@@ -167,11 +167,11 @@ static void take_state(struct pg_txn *txn)
     if (result != NULL && txn->pg->pq.PQntuples(result) == 1) {
         txn->floor = pg_value_int64(txn->pg, result, 0, 0);
         txn->now_ms = pg_value_int64(txn->pg, result, 0, 1);
-        struct pg_clock_look look = {.now_ms = txn->now_ms,
-                                     .number = pg_value_int64(txn->pg, result, 0, 3),
-                                     .sent_ms = txn->pg->sent_ms,
-                                     .got_ms = clock_now_ms(&clock_monotonic)};
-        bool agrees = pg_clock_look(&txn->shared->clock, &look, &txn->since_ms);
+        struct server_clock_look look = {.now_ms = txn->now_ms,
+                                         .number = pg_value_int64(txn->pg, result, 0, 3),
+                                         .sent_ms = txn->pg->sent_ms,
+                                         .got_ms = clock_now_ms(&clock_monotonic)};
+        bool agrees = server_clock_look(&txn->shared->clock, &look, &txn->since_ms);
         txn->differs = differs(txn->pg, result, 2);
         if (txn->differs == PG_SAME)
             pg_replication_found(txn->shared, pg_value_bool(txn->pg, result, 0, 5), look.sent_ms,

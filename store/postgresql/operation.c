@@ -153,7 +153,7 @@ static enum stk_error lease(struct store_txn *base, const struct resource *resou
     if (row == NULL)
         return error;
     *out = row->now.lease;
-    out->age_ms = pg_clock_age_ms(txn->now_ms, txn->since_ms, out->changed_ms);
+    out->age_ms = server_clock_age_ms(txn->now_ms, txn->since_ms, out->changed_ms);
     return STK_OK;
 }
 

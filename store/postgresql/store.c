@@ -141,7 +141,7 @@ static void dispose(struct pg_store *store)
     finished_destroy(&store->finished);
     reasons_destroy(&store->reasons);
     kept_out_destroy(&store->shared.kept_out);
-    pg_clock_destroy(&store->shared.clock);
+    server_clock_destroy(&store->shared.clock);
     pthread_mutex_destroy(&store->shared.place_lock);
     mem_free_secret(store->uri);
     free(store);
@@ -282,7 +282,7 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     finished_init(&store->finished, options->wake, options->context);
     reasons_init(&store->reasons);
     store->shared.log = options->log;
-    pg_clock_init(&store->shared.clock);
+    server_clock_init(&store->shared.clock);
     kept_out_init(&store->shared.kept_out);
     pthread_mutex_init(&store->shared.place_lock, NULL);
     init_connection(store, &store->writer.lanes[0].connection, PG_CONNECTION_WRITER, options->log);

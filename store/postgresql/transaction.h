@@ -11,12 +11,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "store/postgresql/clock.h"
 #include "store/postgresql/differs.h"
 #include "store/postgresql/kept_out.h"
 #include "store/postgresql/pg.h"
-#include "store/postgresql/set.h"
+#include "store/server_clock.h"
 #include "store/txn.h"
+#include "store/working_set.h"
 
 enum pg_kind {
     PG_READS, /* a snapshot; nothing is locked or changed */
@@ -81,7 +81,7 @@ struct pg_shared {
     atomic_bool harmed; /* somebody has changed our tables: pg_schema_is_ours */
     atomic_bool unsafe; /* the server has fsync = off */
     atomic_bool lost;   /* the outcome of a commit will never be known */
-    struct pg_clock clock;
+    struct server_clock clock;
     struct kept_out kept_out;
 };
 
@@ -96,9 +96,10 @@ struct pg_txn {
 
     /* The transaction under way. */
     bool begun;
-    enum pg_differs differs;  /* from what the connection knows of the store */
-    int64_t floor, ended;     /* of all resources; no token up to `ended` lives */
-    int64_t now_ms, since_ms; /* the store's time (clock.h), read behind the locks of its rows */
+    enum pg_differs differs; /* from what the connection knows of the store */
+    int64_t floor, ended;    /* of all resources; no token up to `ended` lives */
+    /* The store's time (server_clock.h), read after the rows were locked. */
+    int64_t now_ms, since_ms;
     int64_t mark, mark_ms;    /* its number, 0: it has changed nothing; its time */
     bool wrote;               /* something went past the set */
     bool has_floor;           /* alone */

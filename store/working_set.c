@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/postgresql/set.h"
+#include "store/working_set.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct set_block {
     _Alignas(ALIGN) char bytes[];
 };
 
-/* What a row or a part was before a change. */
+/* A row's or a part's content before a change. */
 struct set_saved {
     void *at;
     size_t size;
@@ -77,7 +77,7 @@ void set_clear(struct set *set)
     list_init(&set->rows);
     list_init(&set->parts);
     set->journal_count = set->retired_count = set->hints_count = 0;
-    /* One block stays for the next transaction. */
+    /* Keep one block for the next transaction. */
     while (block != NULL && block->next != NULL) {
         struct set_block *next = block->next;
         free(block);
@@ -98,13 +98,10 @@ void set_free(struct set *set)
     free(set->hints);
 }
 
-/* Finding. A key is a letter for the kind, an id where there is one, and the name. */
+/* Finding. A key is a letter for the kind, then the id (but for names), then the name. */
 
-enum {
-    NAME = 'n',
-    ID = 'i',
-    KEY_ROOM = 9 + 2 * RESOURCE_NAME_MAX
-}; /* an ID has its user's name, too */
+/* A receipt's ID has the name of its user in it, so it may be as long as two names. */
+enum { NAME = 'n', ID = 'i', KEY_ROOM = 9 + 2 * RESOURCE_NAME_MAX };
 
 static struct bytes make_key(char *out, char kind, int64_t id, struct bytes name)
 {
@@ -162,7 +159,7 @@ void set_identify(struct set *set, struct row *row, int64_t id)
 
     if (row->id == id)
         return;
-    if (row->id != 0) /* the row that was made has been undone, and somebody else has made it */
+    if (row->id != 0) /* we made the row and undid that; meanwhile somebody else has made it */
         table_remove(&set->items, &row->by_id.node);
     add(set, &row->by_id, make_key(text, ID, id, (struct bytes){"", 0}));
     row->id = id;
@@ -198,7 +195,7 @@ void set_want(enum known *known)
         *known = WANTED;
 }
 
-/* Hints: of names that no row can have, nothing is loaded. */
+/* Hints. Names that are too long for a row are passed over. */
 
 static void hint_part(struct set *set, struct row *row, enum part_kind kind, struct bytes key)
 {

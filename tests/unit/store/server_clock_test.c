@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The time of a store in PostgreSQL: jumps of the server's clock are seen, and no age is told too
  * large. Both clocks are the test's. */
-#include "store/postgresql/clock.h"
+#include "store/server_clock.h"
 
 #include "tests/unit/test.h"
 
 static const int64_t HOUR_MS = 3600000;
 
 struct server {
-    struct pg_clock clock;
+    struct server_clock clock;
     int64_t here_ms;  /* clock_monotonic's */
     int64_t ahead_ms; /* the server's, before it */
     int64_t number;
@@ -20,14 +20,14 @@ static int setup(void **state)
     static struct server server;
 
     server = (struct server){.here_ms = 1000, .ahead_ms = 1700000000000, .number = 3};
-    pg_clock_init(&server.clock);
+    server_clock_init(&server.clock);
     *state = &server;
     return 0;
 }
 
 static int teardown(void **state)
 {
-    pg_clock_destroy(&((struct server *)*state)->clock);
+    server_clock_destroy(&((struct server *)*state)->clock);
     return 0;
 }
 
@@ -39,9 +39,9 @@ static int64_t now(const struct server *server)
 }
 
 /* A trip of so long, in the middle of which the server reads its clock. */
-static struct pg_clock_look look(struct server *server, int64_t trip_ms)
+static struct server_clock_look look(struct server *server, int64_t trip_ms)
 {
-    struct pg_clock_look look = {.number = server->number, .sent_ms = server->here_ms};
+    struct server_clock_look look = {.number = server->number, .sent_ms = server->here_ms};
 
     look.now_ms = now(server) + trip_ms / 2;
     server->here_ms += trip_ms;
@@ -51,22 +51,22 @@ static struct pg_clock_look look(struct server *server, int64_t trip_ms)
 
 static bool agrees(struct server *server, int64_t trip_ms)
 {
-    const struct pg_clock_look at = look(server, trip_ms);
-    return pg_clock_look(&server->clock, &at, &server->since_ms);
+    const struct server_clock_look at = look(server, trip_ms);
+    return server_clock_look(&server->clock, &at, &server->since_ms);
 }
 
 static int64_t error_ms(struct server *server, bool known)
 {
-    const struct pg_clock_look at = look(server, 2);
+    const struct server_clock_look at = look(server, 2);
     int64_t error;
 
-    assert_int_equal(pg_clock_error_ms(&server->clock, &at, &error), known);
+    assert_int_equal(server_clock_error_ms(&server->clock, &at, &error), known);
     return error;
 }
 
 static int64_t age_ms(const struct server *server, int64_t dated_ms)
 {
-    return pg_clock_age_ms(now(server), server->since_ms, dated_ms);
+    return server_clock_age_ms(now(server), server->since_ms, dated_ms);
 }
 
 CLOCK_TEST(time_that_passes_is_no_jump)
@@ -116,8 +116,8 @@ CLOCK_TEST(what_was_dated_before_the_first_look_counts_from_there)
 
     assert_int_equal(age_ms(server, dated_ms), 0);
     server->here_ms += 10000;
-    assert_int_equal(age_ms(server, dated_ms), 10000 - PG_CLOCK_JUMP_MS);
-    assert_int_equal(age_ms(server, now(server) - 3000), 3000 - PG_CLOCK_JUMP_MS);
+    assert_int_equal(age_ms(server, dated_ms), 10000 - SERVER_CLOCK_JUMP_MS);
+    assert_int_equal(age_ms(server, now(server) - 3000), 3000 - SERVER_CLOCK_JUMP_MS);
     assert_int_equal(age_ms(server, now(server) + HOUR_MS), 0); /* by a clock that was ahead */
 }
 
@@ -128,7 +128,7 @@ CLOCK_TEST(what_was_dated_before_a_correction_counts_from_there)
     int64_t dated_ms = now(server) - 10000;
 
     assert_true(agrees(server, 0));
-    assert_int_equal(age_ms(server, dated_ms), 10000 - PG_CLOCK_JUMP_MS);
+    assert_int_equal(age_ms(server, dated_ms), 10000 - SERVER_CLOCK_JUMP_MS);
     server->number++; /* somebody has corrected it */
     server->ahead_ms += 700;
     assert_int_equal(error_ms(server, false), 0);
@@ -138,15 +138,15 @@ CLOCK_TEST(what_was_dated_before_a_correction_counts_from_there)
 
 CLOCK_TEST(what_was_dated_by_another_server_counts_from_the_next_look)
 {
-    pg_clock_of(&server->clock, BYTES_LITERAL("one"));
+    server_clock_of(&server->clock, BYTES_LITERAL("one"));
     assert_true(agrees(server, 0));
     server->here_ms += HOUR_MS;
     int64_t dated_ms = now(server) - 10000;
 
-    pg_clock_of(&server->clock, BYTES_LITERAL("one"));
+    server_clock_of(&server->clock, BYTES_LITERAL("one"));
     assert_true(agrees(server, 0));
-    assert_int_equal(age_ms(server, dated_ms), 10000 - PG_CLOCK_JUMP_MS);
-    pg_clock_of(&server->clock, BYTES_LITERAL("another"));
+    assert_int_equal(age_ms(server, dated_ms), 10000 - SERVER_CLOCK_JUMP_MS);
+    server_clock_of(&server->clock, BYTES_LITERAL("another"));
     assert_true(agrees(server, 0));
     assert_int_equal(age_ms(server, dated_ms), 0);
 }
@@ -165,18 +165,18 @@ CLOCK_TEST(an_old_correction_counts_once_it_is_said_so)
     assert_true(agrees(server, 0));
     server->number--; /* a backup was restored */
     assert_false(agrees(server, 0));
-    const struct pg_clock_look at = look(server, 0);
-    pg_clock_follow(&server->clock, &at);
+    const struct server_clock_look at = look(server, 0);
+    server_clock_follow(&server->clock, &at);
     assert_true(agrees(server, 0));
 }
 
 /* The store's time and the wall clock here, since the note; by how much the first is wrong. */
 static int64_t gap_error_ms(int64_t passed_ms, int64_t here_ms)
 {
-    const struct pg_clock_note note = {.now_ms = HOUR_MS, .wall_ms = 5 * HOUR_MS};
-    const struct pg_clock_look look = {.now_ms = note.now_ms + passed_ms};
+    const struct server_clock_note note = {.now_ms = HOUR_MS, .wall_ms = 5 * HOUR_MS};
+    const struct server_clock_look look = {.now_ms = note.now_ms + passed_ms};
 
-    return pg_clock_gap_error_ms(&note, &look, note.wall_ms + here_ms);
+    return server_clock_gap_error_ms(&note, &look, note.wall_ms + here_ms);
 }
 
 TEST(where_nobody_was_at_work_the_shorter_time_is_believed)
@@ -191,8 +191,8 @@ TEST(where_nobody_was_at_work_the_shorter_time_is_believed)
 
 TEST(a_store_that_was_never_noted_has_the_servers_time)
 {
-    const struct pg_clock_note none = {.now_ms = 0};
-    const struct pg_clock_look look = {.now_ms = HOUR_MS};
+    const struct server_clock_note none = {.now_ms = 0};
+    const struct server_clock_look look = {.now_ms = HOUR_MS};
 
-    assert_int_equal(pg_clock_gap_error_ms(&none, &look, 7), 0);
+    assert_int_equal(server_clock_gap_error_ms(&none, &look, 7), 0);
 }

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each look says that the store's time less clock_monotonic's lies between two numbers, as far
- * apart as its trip was long. Looks that cannot all be true to within PG_CLOCK_JUMP_MS say that one
- * of the two clocks has jumped. */
-#include "store/postgresql/clock.h"
+/* A look tells between which two numbers the store's time less clock_monotonic's lies; they are as
+ * far apart as the trip took. Where the looks contradict each other by more than
+ * SERVER_CLOCK_JUMP_MS, one of the two clocks has jumped. */
+#include "store/server_clock.h"
 
 #include <string.h>
 
-void pg_clock_init(struct pg_clock *clock)
+void server_clock_init(struct server_clock *clock)
 {
-    *clock = (struct pg_clock){.known = false};
+    *clock = (struct server_clock){.known = false};
     pthread_mutex_init(&clock->lock, NULL);
 }
 
-void pg_clock_destroy(struct pg_clock *clock)
+void server_clock_destroy(struct server_clock *clock)
 {
     pthread_mutex_destroy(&clock->lock);
 }
@@ -27,9 +27,9 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The lock is held, in these three. */
+/* The next three functions are called with the lock held. */
 
-static void begin(struct pg_clock *clock, const struct pg_clock_look *look)
+static void begin(struct server_clock *clock, const struct server_clock_look *look)
 {
     clock->known = true;
     clock->distrusted = false;
@@ -39,19 +39,19 @@ static void begin(struct pg_clock *clock, const struct pg_clock_look *look)
     clock->since_ms = look->now_ms;
 }
 
-static bool agrees(struct pg_clock *clock, const struct pg_clock_look *look)
+static bool agrees(struct server_clock *clock, const struct server_clock_look *look)
 {
     int64_t least_ms = larger(clock->least_ms, look->now_ms - look->got_ms),
             most_ms = smaller(clock->most_ms, look->now_ms - look->sent_ms);
 
-    if (least_ms - most_ms > PG_CLOCK_JUMP_MS)
+    if (least_ms - most_ms > SERVER_CLOCK_JUMP_MS)
         return false;
     clock->least_ms = least_ms;
     clock->most_ms = most_ms;
     return true;
 }
 
-static bool look_on(struct pg_clock *clock, const struct pg_clock_look *look)
+static bool look_on(struct server_clock *clock, const struct server_clock_look *look)
 {
     if (!clock->known || look->number > clock->number) {
         begin(clock, look);
@@ -65,7 +65,8 @@ static bool look_on(struct pg_clock *clock, const struct pg_clock_look *look)
     return true;
 }
 
-bool pg_clock_look(struct pg_clock *clock, const struct pg_clock_look *look, int64_t *since_ms)
+bool server_clock_look(struct server_clock *clock, const struct server_clock_look *look,
+                       int64_t *since_ms)
 {
     pthread_mutex_lock(&clock->lock);
     bool good = look_on(clock, look);
@@ -74,7 +75,7 @@ bool pg_clock_look(struct pg_clock *clock, const struct pg_clock_look *look, int
     return good;
 }
 
-void pg_clock_follow(struct pg_clock *clock, const struct pg_clock_look *look)
+void server_clock_follow(struct server_clock *clock, const struct server_clock_look *look)
 {
     pthread_mutex_lock(&clock->lock);
     if (!clock->known || look->number != clock->number)
@@ -82,9 +83,9 @@ void pg_clock_follow(struct pg_clock *clock, const struct pg_clock_look *look)
     pthread_mutex_unlock(&clock->lock);
 }
 
-void pg_clock_of(struct pg_clock *clock, struct bytes server)
+void server_clock_of(struct server_clock *clock, struct bytes server)
 {
-    char name[PG_CLOCK_SERVER_MAX];
+    char name[SERVER_CLOCK_NAME_MAX];
 
     text_print(name, sizeof name, "%.*s", (int)server.len, server.data);
     pthread_mutex_lock(&clock->lock);
@@ -93,7 +94,7 @@ void pg_clock_of(struct pg_clock *clock, struct bytes server)
     pthread_mutex_unlock(&clock->lock);
 }
 
-bool pg_clock_is_known(struct pg_clock *clock)
+bool server_clock_is_known(struct server_clock *clock)
 {
     pthread_mutex_lock(&clock->lock);
     bool known = clock->known;
@@ -101,9 +102,10 @@ bool pg_clock_is_known(struct pg_clock *clock)
     return known;
 }
 
-bool pg_clock_error_ms(struct pg_clock *clock, const struct pg_clock_look *look, int64_t *error_ms)
+bool server_clock_error_ms(struct server_clock *clock, const struct server_clock_look *look,
+                           int64_t *error_ms)
 {
-    struct pg_clock copy;
+    struct server_clock copy;
 
     pthread_mutex_lock(&clock->lock);
     copy = *clock;
@@ -111,24 +113,25 @@ bool pg_clock_error_ms(struct pg_clock *clock, const struct pg_clock_look *look,
     *error_ms = 0;
     if (!copy.known || look->number > copy.number)
         return false;
-    if (!agrees(&copy, look)) /* the smaller time: nothing is too old by it */
+    if (!agrees(&copy, look)) /* go by the smaller time, so that nothing gets too old */
         *error_ms = look->now_ms - (look->got_ms + smaller(copy.least_ms, copy.most_ms));
     return true;
 }
 
-int64_t pg_clock_age_ms(int64_t now_ms, int64_t since_ms, int64_t dated_ms)
+int64_t server_clock_age_ms(int64_t now_ms, int64_t since_ms, int64_t dated_ms)
 {
-    return larger(now_ms - larger(dated_ms, since_ms) - PG_CLOCK_JUMP_MS, 0);
+    return larger(now_ms - larger(dated_ms, since_ms) - SERVER_CLOCK_JUMP_MS, 0);
 }
 
-int64_t pg_clock_gap_error_ms(const struct pg_clock_note *note, const struct pg_clock_look *look,
-                              int64_t wall_ms)
+int64_t server_clock_gap_error_ms(const struct server_clock_note *note,
+                                  const struct server_clock_look *look, int64_t wall_ms)
 {
     int64_t here_ms = larger(wall_ms - note->wall_ms, 0), passed_ms = look->now_ms - note->now_ms,
             believed_ms = larger(smaller(passed_ms, here_ms), 0),
             error_ms = passed_ms - believed_ms;
 
-    return note->now_ms == 0 || (error_ms >= -PG_CLOCK_JUMP_MS && error_ms <= PG_CLOCK_JUMP_MS)
+    return note->now_ms == 0 ||
+                   (error_ms >= -SERVER_CLOCK_JUMP_MS && error_ms <= SERVER_CLOCK_JUMP_MS)
                ? 0
                : error_ms;
 }

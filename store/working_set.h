@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The working set of a transaction: the rows that its operations are about, as they are in the
- * database or as the operations have left them, in memory. Operations run on it without a trip to
- * the server; what they changed is written at the end, in one trip.
+/* The working set of a transaction: in memory, the rows that its operations are about, as they are
+ * in the database or as the operations have left them. Operations run on it without a trip to the
+ * server; their changes are written at the end, in one trip.
  *
  *   unknown ─▶ wanted ─▶ known: there or missing ─▶ changed by operations ─▶ written
- *                    └─▶ locked: another transaction has it, so what needs it has to wait
+ *                    └─▶ locked: another transaction has the row; operations that need it wait
  *
- * - What an operation does can be undone down to a savepoint, as long as nothing was written since.
- * - All memory is the set's, and lives until it is cleared: bytes that are handed out do, too.
+ * - Changes can be undone down to a savepoint, as long as nothing was written since.
+ * - All memory belongs to the set, and lives until the set is cleared; so do bytes that it hands
+ *   out.
  *
- * Nothing here speaks to a server: transaction.h fills a set and writes it. */
-#ifndef STOCKADE_STORE_POSTGRESQL_SET_H
-#define STOCKADE_STORE_POSTGRESQL_SET_H
+ * Nothing here speaks to a server: a store fills the set and writes it (in PostgreSQL: load.c,
+ * changes.c). */
+#ifndef STOCKADE_STORE_WORKING_SET_H
+#define STOCKADE_STORE_WORKING_SET_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,7 +25,7 @@
 #include "store/store.h"
 #include "store/txn.h"
 
-/* Something that is found by its kind and key. */
+/* An entry of the set's table, found by its kind and key. */
 struct item {
     struct table_node node;
     struct bytes key;
@@ -31,19 +33,19 @@ struct item {
 
 enum known { UNKNOWN, WANTED, KNOWN, LOCKED };
 
-/* What an operation may change of a resource. */
+/* The part of a row that operations may change. */
 struct content {
     bool exists;
-    bool put_fence;           /* to be written: fence and lease; */
-    bool put_value;           /* the string, or that there is none; */
-    bool put_type;            /* type, number of fields, receipts_token */
-    bool cleared;             /* its fields in the database are to go, but for those that are put */
-    struct resource resource; /* the fence's floor is left out */
+    bool put_fence; /* fence and lease are to be written */
+    bool put_value; /* the string is to be written, or that there is none */
+    bool put_type;  /* type, number of fields and receipts_token are to be written */
+    bool cleared;   /* all fields in the database are to be removed, but for those that are put */
+    struct resource resource; /* without the fence's floor */
     struct lease lease;
     bool waited;            /* somebody at another daemon waits for the end of the lease */
     int64_t receipts_token; /* the newest one under which a receipt was written; 0: none */
     int64_t fields;
-    struct bytes string; /* that is to be written */
+    struct bytes string; /* to be written */
 };
 
 /* A resource. */
@@ -52,17 +54,17 @@ struct row {
     struct list link; /* in the set's order */
     struct bytes name;
     enum known known;
-    bool stored;             /* it is in the database */
-    bool was_waited;         /* there: as content.waited */
-    enum known fields;       /* all of them */
-    enum known string_known; /* a large one is not read along */
-    struct bytes string;     /* that is in the database */
+    bool stored;             /* the row is in the database */
+    bool was_waited;         /* content.waited as it is in the database */
+    enum known fields;       /* are all of its fields here? */
+    enum known string_known; /* a large string is not read along with the row */
+    struct bytes string;     /* as it is in the database */
     int64_t id;              /* that it has, or will have when it is made; 0: none yet */
-    size_t asked_by;         /* the operation that has asked for it last */
+    size_t asked_by;         /* the number of the operation that asked for it last */
     bool busy;               /* an operation in a transaction of its own is about it */
-    size_t blocked_by;       /* the first operation that waits for it; 0: none */
+    size_t blocked_by;       /* the number of the first operation that waits for it; 0: none */
     struct content now;
-    struct part *parts; /* its fields and receipts that are here */
+    struct part *parts; /* those of its fields and receipts that are here */
 };
 
 /* A field's value or a receipt. */
@@ -85,14 +87,15 @@ struct part {
     struct part_content now;
 };
 
-/* A part that is likely to be asked for; its row is not known yet. Borrowed, until it is loaded. */
+/* A field or receipt that is likely to be asked for, of a row that is not known yet. `key` is
+ * borrowed until the set is loaded. */
 struct hint {
     struct row *row;
     enum part_kind kind;
     struct bytes key;
 };
 
-/* The end of a token that has receipts. */
+/* A token that has receipts has ended: to be written, so that the receipts are removed one day. */
 struct retired {
     int64_t resource, token;
 };
@@ -111,27 +114,27 @@ struct set {
 
 void set_init(struct set *set);
 void set_free(struct set *set);
-/* Forget everything. */
+/* Forget everything; the memory is used again. */
 void set_clear(struct set *set);
 
-/* Return the row of this name or id, added where it is not there yet. */
+/* Return the row of a name, added to the set where it is not there yet. */
 struct row *set_row(struct set *set, struct bytes name);
 /* Return the row of an id, or NULL. */
 struct row *set_row_by_id(const struct set *set, int64_t id);
-/* The row's id is known from now on. */
+/* Note the id of a row. */
 void set_identify(struct set *set, struct row *row, int64_t id);
-/* Return a field or a receipt, added where it is not there yet. */
+/* Return a field or a receipt, added to the set where it is not there yet. */
 struct part *set_part(struct set *set, struct row *row, enum part_kind kind, struct bytes key);
-/* Something is to be loaded. */
+/* Have something loaded by the next load, if it is not known. */
 void set_want(enum known *known);
-/* What an operation says that it is likely to ask for is to be loaded. */
+/* Have all loaded that the operation says it is likely to ask for. */
 void set_hint(struct set *set, const struct store_op *op);
 
-/* Return a copy of the set's own. */
+/* Return a copy, or fresh memory, that lives as long as the set's. */
 struct bytes set_copy(struct set *set, struct bytes bytes);
 void *set_alloc(struct set *set, size_t size);
 
-/* Return what is about to be changed. */
+/* Note how it was, for an undo, and return it to be changed. */
 struct content *set_change(struct set *set, struct row *row);
 struct part_content *set_change_part(struct set *set, struct part *part);
 void set_retire(struct set *set, int64_t resource, int64_t token);
@@ -140,14 +143,14 @@ struct set_savepoint {
     size_t journal, retired;
 };
 struct set_savepoint set_savepoint(const struct set *set);
-/* Undo what was done since. */
+/* Undo all changes since the savepoint. */
 void set_undo(struct set *set, struct set_savepoint savepoint);
-/* Has anything changed that is not written yet? */
+/* Are there changes that are not written yet? */
 bool set_changed(const struct set *set);
-/* What was changed is written: it cannot be undone here any more. */
+/* Note that all changes are written: they cannot be undone here any more. */
 void set_written(struct set *set);
-/* What is in the database may differ from now on: everything is unknown again. What was handed out
- * stays. */
+/* Take everything as unknown again, since the database may differ by now. Bytes that were handed
+ * out stay. */
 void set_forget(struct set *set);
 
 #endif
