@@ -21,9 +21,8 @@
 
 #include "fence/base/clock.h"
 #include "fence/base/uri.h"
-#include "store/open.h"
+#include "store/kinds.h"
 #include "store/sqlite/copy.h"
-#include "store/transfer.h"
 
 struct move {
     struct move_call *call;
@@ -36,13 +35,11 @@ struct move {
 
 static struct transfer *open_store(const char *uri, enum transfer_use use, struct move *move)
 {
-    struct maintenance_watch watch = move->call->watch;
+    const char *name;
+    const struct store_kind *kind = store_kind_find(uri, &name, move->why, move->why_size);
 
-    if (!store_uri_is_valid(uri, move->why, move->why_size))
-        return NULL;
-    return store_uri_is_postgresql(uri)
-               ? transfer_postgresql(uri, use, watch, move->why, move->why_size)
-               : transfer_sqlite(uri_after(uri, "sqlite:"), use, watch, move->why, move->why_size);
+    return kind != NULL ? kind->transfer(name, use, move->call->watch, move->why, move->why_size)
+                        : NULL;
 }
 
 static bool failed_at(const struct move *move, const struct transfer *transfer)

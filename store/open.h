@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stores there are, and the lease provider that needs nothing but a store. */
+/* Opening a store. */
 #ifndef STOCKADE_STORE_OPEN_H
 #define STOCKADE_STORE_OPEN_H
 
@@ -8,14 +8,14 @@
 
 #include "fence/base/clock.h"
 #include "fence/base/log.h"
-#include "fence/lease/provider.h"
+
 #include "store/store.h"
 
 /* Enough for a million resources with small values. */
 #define STORE_CACHE_MB 128
 
 struct store_options {
-    const char *path;     /* the SQLite file, made where it is missing; or libpq's URI. Copied. */
+    const char *path;     /* the SQLite file, made where it is missing; or libpq's URI. Copied */
     bool threads;         /* own writer and reader threads; else the owner calls store_step */
     size_t queue_ops_max; /* operations waiting, writes and reads counted apart */
     size_t batch_ops_max; /* operations in one transaction */
@@ -35,8 +35,6 @@ struct store_options {
 struct store *store_open(const char *uri, struct store_options options, char *why, size_t why_size);
 /* Is it the URI of a store? Nothing is opened. */
 bool store_uri_is_valid(const char *uri, char *why, size_t why_size);
-/* Does it name a database in PostgreSQL? */
-bool store_uri_is_postgresql(const char *uri);
 
 /* Stop SQLite counting its memory, which takes a lock around each allocation. For the whole
  * process, so only for a program of our own, before it opens a store. */

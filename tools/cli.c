@@ -10,7 +10,7 @@
 #include "fence/base/bytes.h"
 #include "fence/base/file.h"
 #include "proxy/client/target.h"
-#include "store/open.h"
+#include "store/kinds.h"
 
 enum { MEANT_MAX = 160 };
 enum { PASSWORD_MAX = sizeof((struct uri_login *)NULL)->password - 1 };
@@ -179,15 +179,14 @@ const char *cli_store(struct cli *cli, const char **origin)
         *origin = "STOCKADE_STORE";
         return store;
     }
-    if (said == NULL && uri != NULL &&
-        (uri_after(uri, "sqlite:") != NULL || store_uri_is_postgresql(uri))) {
+    if (said == NULL && uri != NULL && store_kind_of(uri) != NULL) {
         *origin = "STOCKADE_URI";
         said = uri;
     }
     if (said == NULL)
         return NULL;
     const char *lease = strstr(said, "?lease="); /* of no concern to who works on the store */
-    if (lease == NULL && store_uri_is_postgresql(said))
+    if (lease == NULL && store_is_in_network(said))
         lease = strstr(said, "&lease=");
     buf_clear(&cli->full_uri);
     buf_append(&cli->full_uri, said, lease != NULL ? (size_t)(lease - said) : strlen(said));

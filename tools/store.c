@@ -13,8 +13,8 @@
 
 #include "fence/base/clock.h"
 #include "fence/base/json.h"
+#include "store/kinds.h"
 #include "store/maintenance.h"
-#include "store/open.h"
 #include "tools/cli.h"
 #include "tools/options.h"
 #include "tools/signals.h"
@@ -56,7 +56,8 @@ static bool check_store(const struct store_command *command, const char *uri, co
 
     if (store_uri_is_valid(uri, why, sizeof why))
         return true;
-    if (store_uri_is_postgresql(uri)) { /* libpq's complaints say what is wrong */
+    bool in_network = store_is_in_network(uri);
+    if (in_network) { /* libpq's complaints say what is wrong */
         buf_append_text(&shown, why);
     } else {
         buf_append_text(&shown, "takes sqlite:PATH or postgresql://..., not \"");
@@ -65,8 +66,8 @@ static bool check_store(const struct store_command *command, const char *uri, co
         if (strchr(uri, ':') == NULL)
             buf_printf(&shown, " (did you mean \"sqlite:%s\"?)", uri);
     }
-    term_error("%s: %s%s %.*s; see %s --help", command->name, origin,
-               store_uri_is_postgresql(uri) ? ":" : "", (int)shown.len, shown.data, command->name);
+    term_error("%s: %s%s %.*s; see %s --help", command->name, origin, in_network ? ":" : "",
+               (int)shown.len, shown.data, command->name);
     buf_free(&shown);
     return false;
 }

@@ -6,7 +6,7 @@
 #include <sys/un.h>
 
 #include "fence/lease/uri.h"
-#include "store/open.h"
+#include "store/kinds.h"
 
 #define PORT_DEFAULT 7379
 #define LEASE_OPTION "lease="
@@ -97,7 +97,7 @@ static bool parse_embedded(struct target *target, const char *text, char *why, s
     size_t len = strlen(text);
     struct lease_uri uri;
 
-    if (option == NULL && store_uri_is_postgresql(text))
+    if (option == NULL && store_is_in_network(text))
         option = strstr(text, "&" LEASE_OPTION);
     if (option != NULL) {
         len = (size_t)(option - text);
@@ -124,7 +124,7 @@ bool target_parse(const char *uri, struct target *target, char *why, size_t why_
     }
     if ((rest = uri_after(uri, "stockade+unix:")) != NULL)
         return parse_unix(target, rest, why, why_size);
-    if (uri_after(uri, "sqlite:") != NULL || store_uri_is_postgresql(uri))
+    if (store_kind_of(uri) != NULL)
         return parse_embedded(target, uri, why, why_size);
     return refuse(why, why_size,
                   "a URI begins with stockade://, stockades://, stockade+unix:, sqlite: or "

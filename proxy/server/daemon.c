@@ -37,7 +37,7 @@
 #include "proxy/server/server.h"
 #include "proxy/server/service.h"
 #include "proxy/server/watchdog.h"
-#include "store/open.h"
+#include "store/kinds.h"
 
 enum {
     DRAIN_MS = 10000,
@@ -154,8 +154,8 @@ static bool open_tls(struct daemon *daemon, char *why)
 static bool open_host(struct daemon *daemon, char *why)
 {
     if (strcmp(options_shown(daemon->options, OPTION_LEASE), option(daemon, OPTION_LEASE)) != 0 ||
-        store_uri_is_postgresql(option(daemon, OPTION_STORE)))
-        process_hide_memory(); /* it has a password */
+        store_is_in_network(option(daemon, OPTION_STORE)))
+        process_hide_memory(); /* a password is in it */
     return host_open(daemon->host, option(daemon, OPTION_STORE), option(daemon, OPTION_LEASE), why,
                      WHY_SIZE);
 }

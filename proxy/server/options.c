@@ -28,7 +28,7 @@
 #include "proxy/server/address.h"
 #include "proxy/server/audit/chain.h"
 #include "proxy/server/doors.h"
-#include "store/open.h"
+#include "store/kinds.h"
 
 #ifndef STOCKADE_VERSION
 #define STOCKADE_VERSION "0.1.0"
@@ -198,7 +198,7 @@ static void clear(struct option_value *value)
 
 static void append_shown(struct buf *out, enum option option, const char *text)
 {
-    if (option == OPTION_LEASE || (option == OPTION_STORE && store_uri_is_postgresql(text)))
+    if (option == OPTION_LEASE || (option == OPTION_STORE && store_is_in_network(text)))
         uri_append_masked(out, text);
     else
         buf_append_text(out, text);

@@ -10,7 +10,7 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "fence/base/json.h"
-#include "store/open.h"
+#include "store/kinds.h"
 #include "tools/report/report.h"
 #include "tools/term.h"
 
@@ -85,7 +85,7 @@ static bool choose(struct run *run, const struct demo *demo, struct failure *fai
                            "%s and --store do not go together: the sale in PostgreSQL has "
                            "a stockaded of its own, on a database of its own",
                            sale->redis_given ? "--redis" : "-u");
-    if (strcmp(sale->database, "postgresql") != 0 && !store_uri_is_postgresql(sale->database))
+    if (strcmp(sale->database, "postgresql") != 0 && !store_is_in_network(sale->database))
         return failure_set(failure, "--store takes \"postgresql\" or postgresql://...");
     return choose_contenders(sale, failure);
 }

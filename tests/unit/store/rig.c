@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fence/base/mem.h"
+#include "store/kinds.h"
 #include "tests/twins/memory_store.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/folder.h"
@@ -55,7 +56,7 @@ void rig_open(struct rig *rig, bool threads)
     char why[256] = "";
     struct store_options options = options_of(rig, threads);
 
-    if (store_uri_is_postgresql(rig->path))
+    if (store_is_in_network(rig->path))
         rig->store = store_postgresql_open(&options, why, sizeof why);
     else
         rig->store =
