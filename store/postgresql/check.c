@@ -7,26 +7,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/finding.h"
+#include "store/check.h"
 #include "store/postgresql/pg.h"
 #include "store/postgresql/schema.h"
 #include "store/transfer.h"
 
-enum {
-    LIKE_IT_MAX = 100,           /* findings of one kind that are reported one by one */
-    TIMEOUT_MS = 10 * 60 * 1000, /* of one question */
-};
+enum { TIMEOUT_MS = 10 * 60 * 1000 }; /* of one question */
 
 struct check {
     struct check_call *call;
     struct pg pg;
 };
 
-/* 1 .. 2^53-1, as in fence/token.h. */
-#define CHECK_TOKEN_MAX "9007199254740991"
-
-/* What must hold, as SQL that finds where it does not. Each statement gives, for every place, what
- * it is about (a name or an id; NULL: nothing in particular) and what is wrong with it. */
+/* Each rule is SQL that finds where something that must hold does not. It gives a row for every
+ * such place: what it is about (a name or an id; NULL: nothing in particular), and what is wrong.
+ */
 static const struct rule {
     const char *kind, *sql;
 } rules[] = {
@@ -137,20 +132,19 @@ static const struct rule {
                     " - interval '5 minutes'"},
 };
 
-/* For people: an id, or a name in which bytes that are not plain ASCII are \xNN. */
-static const char *subject(const struct pg *pg, const PGresult *result, int row,
-                           char out[FINDING_NAME_MAX])
+static struct check_subject subject(const struct pg *pg, const PGresult *result, int row)
 {
-    if (pg->pq.PQftype(result, 0) == PG_INT8) {
-        text_print(out, FINDING_NAME_MAX, "resource %lld",
-                   (long long)pg_value_int64(pg, result, row, 0));
-        return out;
-    }
-    return finding_name(pg_value_bytes(pg, result, row, 0), out);
+    if (pg->pq.PQgetisnull(result, row, 0))
+        return (struct check_subject){.about = CHECK_ABOUT_NOTHING};
+    if (pg->pq.PQftype(result, 0) == PG_INT8)
+        return (struct check_subject){.about = CHECK_ABOUT_ID,
+                                      .id = pg_value_int64(pg, result, row, 0)};
+    return (struct check_subject){.about = CHECK_ABOUT_NAME,
+                                  .name = pg_value_bytes(pg, result, row, 0)};
 }
 
-/* The rows of a question, in a trip of its own. NULL: it failed, which is a finding, unless the
- * connection has. */
+/* Ask a question, in a trip of its own, and return its rows. NULL: it failed. That is a finding,
+ * unless the connection has failed. */
 static PGresult *ask(struct check *check, const char *what, const char *sql)
 {
     struct pg *pg = &check->pg;
@@ -168,7 +162,7 @@ static PGresult *ask(struct check *check, const char *what, const char *sql)
     pg->pq.PQclear(result);
     if (pg->conn == NULL)
         return NULL;
-    finding_report(check->call, "postgresql", "%s cannot be checked: %s", what, pg->why);
+    check_report(check->call, "postgresql", "%s cannot be checked: %s", what, pg->why);
     (void)pg_run(pg, "ROLLBACK TO stockade_check");
     return NULL;
 }
@@ -176,27 +170,16 @@ static PGresult *ask(struct check *check, const char *what, const char *sql)
 static void run_rule(struct check *check, const struct rule *rule)
 {
     const struct pg *pg = &check->pg;
+    struct check_answer answer = {.call = check->call, .kind = rule->kind};
     PGresult *result = ask(check, rule->kind, rule->sql);
-    char name[FINDING_NAME_MAX];
-    int count = result != NULL ? pg->pq.PQntuples(result) : 0;
 
-    for (int i = 0; i < count && i < LIKE_IT_MAX; i++) {
-        struct bytes text = pg_value_bytes(pg, result, i, 1);
-        if (pg->pq.PQgetisnull(result, i, 0))
-            finding_report(check->call, rule->kind, "%.*s", (int)text.len, text.data);
-        else
-            finding_report(check->call, rule->kind, "%s: %.*s", subject(pg, result, i, name),
-                           (int)text.len, text.data);
-    }
+    for (int i = 0; i < pg->pq.PQntuples(result); i++)
+        check_answer_row(&answer, subject(pg, result, i), pg_value_bytes(pg, result, i, 1));
     pg->pq.PQclear(result);
-    if (count <= LIKE_IT_MAX)
-        return;
-    finding_report(check->call, rule->kind, "%d more like the last one", count - LIKE_IT_MAX);
-    if (strcmp(rule->kind, CHECK_WARNING) != 0)
-        check->call->findings += count - LIKE_IT_MAX - 1;
+    check_answer_end(&answer);
 }
 
-/* The schema's objects. What there has to be is what the schema's own SQL makes. */
+/* The schema's objects. Which ones have to be there is read from the schema's own SQL. */
 
 static const struct {
     const char *create, *kind;
@@ -291,8 +274,8 @@ static void find_gone(struct check *check, const PGresult *result)
             for (const char *at = step; (at = next_made(step, at, made_by[i].create)) != NULL;) {
                 struct bytes name = name_at(at);
                 if (!is_there(check, result, made_by[i].kind, name))
-                    finding_report(check->call, "schema", "the %s %.*s is gone", made_by[i].kind,
-                                   (int)name.len, name.data);
+                    check_report(check->call, "schema", "the %s %.*s is gone", made_by[i].kind,
+                                 (int)name.len, name.data);
             }
 }
 
@@ -312,11 +295,11 @@ static void check_schema(struct check *check)
         if (strcmp(kind, "function") == 0 && is_of_guard(name))
             continue;
         if (!is_made(kind, name))
-            finding_report(check->call, "schema", "the %s %.*s is not Stockade's", kind,
-                           (int)name.len, name.data);
+            check_report(check->call, "schema", "the %s %.*s is not Stockade's", kind,
+                         (int)name.len, name.data);
         else if (text.len > 0 && !is_written(text.data)) /* libpq ends values with a zero */
-            finding_report(check->call, "schema", "the %s %.*s was altered", kind, (int)name.len,
-                           name.data);
+            check_report(check->call, "schema", "the %s %.*s was altered", kind, (int)name.len,
+                         name.data);
     }
     pg->pq.PQclear(result);
 }
@@ -356,8 +339,7 @@ static void count_rows(struct check *check)
 
 static bool go_on(void *context)
 {
-    const struct maintenance_watch *watch = context;
-    return watch->step == NULL || watch->step(watch->context, "checking", 0, 0);
+    return check_goes_on(context);
 }
 
 static bool begin(struct check *check)

@@ -6,16 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "store/finding.h"
+#include "store/check.h"
 #include "store/sqlite/copy.h"
 #include "store/sqlite/guards.h"
 #include "store/sqlite/operation.h"
 #include "store/sqlite/schema.h"
 
-enum {
-    LIKE_IT_MAX = 100, /* findings of one kind that are reported one by one */
-    WATCH_EVERY = 200000,
-};
+enum { WATCH_EVERY = 200000 }; /* of SQLite's instructions */
 
 struct check {
     struct check_call *call;
@@ -24,12 +21,8 @@ struct check {
     bool interrupted;
 };
 
-/* 1 .. 2^53-1, as in fence/token.h. */
-#define CHECK_TOKEN_MAX "9007199254740991"
-
-/* What must hold of the rows of Stockade's own tables, as SQL that finds those of which it does
- * not. Each statement gives, for every row at fault, what it is about (a name or an id; NULL:
- * nothing in particular) and what is wrong with it. */
+/* Each rule is SQL that finds the rows of Stockade's own tables at fault. It gives a row for each:
+ * what it is about (a name or an id; NULL: nothing in particular), and what is wrong with it. */
 static const struct rule {
     const char *kind;
     int64_t since; /* the version of the schema that it needs */
@@ -149,29 +142,27 @@ static void report_failure(struct check *check, const char *what)
     if (code == SQLITE_INTERRUPT)
         check->interrupted = true;
     else if (!check->interrupted)
-        finding_report(check->call, "sqlite", "%s cannot be checked: %s", what,
-                       sqlite3_errmsg(check->db));
+        check_report(check->call, "sqlite", "%s cannot be checked: %s", what,
+                     sqlite3_errmsg(check->db));
 }
 
-/* A column for people: an id, or a name in which bytes that are not plain ASCII are \xNN. */
-static const char *subject(sqlite3_stmt *stmt, char out[FINDING_NAME_MAX])
+static struct check_subject subject(sqlite3_stmt *stmt)
 {
-    if (sqlite3_column_type(stmt, 0) == SQLITE_INTEGER) {
-        text_print(out, FINDING_NAME_MAX, "resource %lld",
-                   (long long)sqlite3_column_int64(stmt, 0));
-        return out;
+    switch (sqlite3_column_type(stmt, 0)) {
+    case SQLITE_NULL: return (struct check_subject){.about = CHECK_ABOUT_NOTHING};
+    case SQLITE_INTEGER:
+        return (struct check_subject){.about = CHECK_ABOUT_ID, .id = sqlite3_column_int64(stmt, 0)};
+    default:
+        return (struct check_subject){.about = CHECK_ABOUT_NAME,
+                                      .name = transaction_column(stmt, 0)};
     }
-    return finding_name(transaction_column(stmt, 0), out);
 }
 
-/* Run a rule's statement; each row is a finding: column 0 what it is about (or NULL), column 1
- * what is wrong. `what` is what it examines. */
+/* Run a rule's statement. `what` says what it examines. */
 static void run_rule(struct check *check, const char *kind, const char *what, const char *sql)
 {
+    struct check_answer answer = {.call = check->call, .kind = kind};
     sqlite3_stmt *stmt = NULL;
-    char name[FINDING_NAME_MAX];
-    int64_t more = 0;
-    int reported = 0;
 
     if (check->interrupted)
         return;
@@ -181,20 +172,11 @@ static void run_rule(struct check *check, const char *kind, const char *what, co
     }
     while (sqlite3_step(stmt) == SQLITE_ROW) {
         const char *text = (const char *)sqlite3_column_text(stmt, 1);
-        if (++reported > LIKE_IT_MAX)
-            more++;
-        else if (sqlite3_column_type(stmt, 0) == SQLITE_NULL)
-            finding_report(check->call, kind, "%s", text != NULL ? text : "a value is NULL");
-        else
-            finding_report(check->call, kind, "%s: %s", subject(stmt, name),
-                           text != NULL ? text : "a value is NULL");
+        check_answer_row(&answer, subject(stmt), bytes_of(text != NULL ? text : "a value is NULL"));
     }
     if (sqlite3_finalize(stmt) != SQLITE_OK)
         report_failure(check, what);
-    if (more > 0) {
-        finding_report(check->call, kind, "%lld more like the last one", (long long)more);
-        check->call->findings += more - 1;
-    }
+    check_answer_end(&answer);
 }
 
 /* SQLite's findings: lines of text, several to a row, some below a headline. */
@@ -210,7 +192,7 @@ static void check_integrity(struct check *check)
         for (const char *line = (const char *)sqlite3_column_text(stmt, 0); line != NULL;) {
             int len = (int)strcspn(line, "\n");
             if (len > 0 && strncmp(line, "***", 3) != 0 && strcmp(line, "ok") != 0)
-                finding_report(check->call, "sqlite", "%.*s", len, line);
+                check_report(check->call, "sqlite", "%.*s", len, line);
             line = line[len] == '\0' ? NULL : line + len + 1;
         }
     if (sqlite3_finalize(stmt) != SQLITE_OK)
@@ -227,8 +209,8 @@ static void check_sqlite(struct check *check)
 
 static void report_change(void *context, const struct schema_change *change)
 {
-    finding_report(((struct check *)context)->call, "schema", "the %s %s %s", change->type,
-                   change->name, change->how);
+    check_report(((struct check *)context)->call, "schema", "the %s %s %s", change->type,
+                 change->name, change->how);
 }
 
 /* Is everything there, as it was made, and nothing else? */
@@ -247,8 +229,8 @@ static void judge_guard(void *context, struct bytes table, struct bytes column, 
     (void)prefix;
     check->call->guards++;
     if (flaw.len > 0)
-        finding_report(check->call, "guard", "table %.*s: %.*s", (int)table.len, table.data,
-                       (int)flaw.len, flaw.data);
+        check_report(check->call, "guard", "table %.*s: %.*s", (int)table.len, table.data,
+                     (int)flaw.len, flaw.data);
 }
 
 static void check_guards(struct check *check)
@@ -279,8 +261,7 @@ static void count_rows(struct check *check)
 
 static int watch_instructions(void *context)
 {
-    const struct maintenance_watch *watch = context;
-    return watch->step != NULL && !watch->step(watch->context, "checking", 0, 0);
+    return !check_goes_on(context);
 }
 
 bool store_sqlite_check(struct check_call *call, char *why, size_t why_size)

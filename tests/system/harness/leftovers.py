@@ -8,18 +8,19 @@ import re
 from harness.limits import REPO
 
 RULES = REPO / "store/postgresql/check.c"
+DEFINES = REPO / "store/check.h"
 KINDS = ("fence", "value", "receipt")
-_PIECE = r'(?:"(?:[^"\\]|\\.)*"|AUDIT_TOKEN_MAX)'
+_PIECE = r'(?:"(?:[^"\\]|\\.)*"|CHECK_TOKEN_MAX)'
 _RULE = re.compile(rf'\{{"({"|".join(KINDS)})",\s*((?:{_PIECE}\s*)+)\}}')
 
 
 def rules():
     """The statements: each gives what it is about, and what is wrong with it."""
     source = RULES.read_text(encoding="utf-8")
-    token_max = re.search(r'#define AUDIT_TOKEN_MAX "(\d+)"', source)[1]
+    token_max = re.search(r'#define CHECK_TOKEN_MAX "(\d+)"', DEFINES.read_text("utf-8"))[1]
     found = _RULE.findall(source)
     assert {kind for kind, _ in found} == set(KINDS) and len(found) > 12, "the rules look otherwise"
-    return ["".join(token_max if piece == "AUDIT_TOKEN_MAX" else piece[1:-1]
+    return ["".join(token_max if piece == "CHECK_TOKEN_MAX" else piece[1:-1]
                     for piece in re.findall(_PIECE, text)) for _, text in found]
 
 
