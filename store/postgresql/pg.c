@@ -17,7 +17,7 @@ enum { GO_ON_EVERY_MS = 100 };
 
 /* Failures. */
 
-/* libpq's texts have several lines. */
+/* Keep a text as one line: libpq's have several. */
 static void say(struct pg *pg, const char *text)
 {
     size_t len = 0;
@@ -42,15 +42,16 @@ static void fail(struct pg *pg, const char *text)
     pg_drop(pg);
 }
 
-/* The connection is of no use any more, for the reason that libpq gives. */
+/* Give the connection up, for the reason that libpq gives. */
 static void fail_connection(struct pg *pg)
 {
     fail(pg, pg->pq.PQerrorMessage(pg->conn));
 }
 
-/* Does a warning say that a commit waits for its standby no more? It comes from where the server
- * waits: SQLSTATE and text are those of other warnings, or of a language. (Near transaction
- * wrap-around each new transaction warns.) One that does not say where it is from is believed. */
+/* Does a warning say that a commit no longer waits for its standby? We go by the server's source
+ * file, since other warnings have the same SQLSTATE, and the text is in any language. (Near
+ * transaction wrap-around each new transaction warns.) A warning that names no file counts as one.
+ */
 static bool is_of_standby(const struct pg *pg, const PGresult *notice)
 {
     const char *file = pg->pq.PQresultErrorField(notice, PG_DIAG_SOURCE_FILE);
@@ -98,7 +99,7 @@ static void put32(struct buf *buf, uint32_t value)
     buf_append(buf, &value, sizeof value);
 }
 
-/* One dimension, with its length to be filled in; elements may be null. */
+/* Begin an array of one dimension, whose length is filled in later; elements may be null. */
 void pg_array_start(struct pg_array *array, enum pg_type type)
 {
     *array = (struct pg_array){0};
@@ -147,7 +148,8 @@ void pg_param_array(struct pg_params *params, struct pg_array *array)
 
 /* A trip. */
 
-/* Where the connection has broken the rest of its trip goes nowhere, and the reason stays. */
+/* Called for each statement. Where the connection has broken, the rest of its trip goes nowhere,
+ * and the reason stays. */
 static void begin_trip(struct pg *pg)
 {
     if (pg->conn == NULL) {
@@ -241,7 +243,7 @@ void pg_sync_deciding(struct pg *pg)
     pg_sync(pg);
 }
 
-/* Wait until there is something to read, while what is to be sent leaves. False: dropped. */
+/* Wait until there is something to read, and send meanwhile. False: the connection is dropped. */
 static bool wait(struct pg *pg)
 {
     struct pollfd poll_fd = {.fd = pg->pq.PQsocket(pg->conn), .events = POLLIN};
@@ -275,7 +277,8 @@ static bool wait(struct pg *pg)
     return true;
 }
 
-/* libpq ends the results of each statement with a NULL. */
+/* Wait for libpq's next result. NULL: a statement's results end here, or the connection is dropped.
+ */
 static PGresult *next_result(struct pg *pg)
 {
     while (pg->conn != NULL) {
@@ -298,7 +301,7 @@ static bool is_good(const struct pg *pg, const PGresult *result)
     return status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK;
 }
 
-/* The first error of a trip is the one to tell: those behind it were only skipped. */
+/* Keep the first error of a trip: the statements behind it were only skipped. */
 static void note_error(struct pg *pg, const PGresult *result)
 {
     if (pg->pq.PQresultStatus(result) == PGRES_FATAL_ERROR && !pg->failed) {
@@ -310,15 +313,15 @@ static void note_error(struct pg *pg, const PGresult *result)
     pg->failed = true;
 }
 
-/* An error that has no SQLSTATE is libpq's own: without memory it gives that in place of what the
- * server has said. */
+/* Is it libpq's own error, and not the server's? Those have no SQLSTATE. Where libpq gets no
+ * memory, it gives such an error in place of the server's result. */
 static bool is_of_libpq(const struct pg *pg, const PGresult *result)
 {
     return pg->pq.PQresultStatus(result) == PGRES_FATAL_ERROR &&
            pg->pq.PQresultErrorField(result, PG_DIAG_SQLSTATE) == NULL;
 }
 
-/* COMMIT of a transaction that has failed succeeds, and says that it has rolled back. */
+/* The COMMIT of a transaction that has failed succeeds, but its tag is ROLLBACK. */
 static void decide(struct pg *pg, PGresult *result)
 {
     const char *done = pg->pq.PQcmdStatus(result);
@@ -349,7 +352,7 @@ PGresult *pg_take(struct pg *pg)
         return result;
     note_error(pg, result);
     pg->pq.PQclear(result);
-    /* Or a user's function has taken our statements away. */
+    /* A user's function may have deallocated our statements: then, too, connect anew. */
     if (pg->conn != NULL &&
         (pg->pq.PQstatus(pg->conn) != CONNECTION_OK || strcmp(pg->sqlstate, NO_STATEMENT) == 0))
         pg_drop(pg);
@@ -398,7 +401,7 @@ bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), vo
 
 /* Connecting. */
 
-/* Outside a pipeline. */
+/* Send commands outside a pipeline. */
 static bool send_commands(struct pg *pg, const char *commands)
 {
     begin_trip(pg);
@@ -408,8 +411,7 @@ static bool send_commands(struct pg *pg, const char *commands)
     return pg->conn != NULL;
 }
 
-/* Run commands outside a pipeline, within the limit, and return the result of the last one. NULL:
- * one failed. */
+/* Run commands outside a pipeline and return the result of the last one. NULL: one failed. */
 static PGresult *run_commands(struct pg *pg, const char *commands)
 {
     PGresult *last = NULL, *result;
@@ -428,7 +430,8 @@ static PGresult *run_commands(struct pg *pg, const char *commands)
     return NULL;
 }
 
-/* A pool in between may give another backend to each transaction. */
+/* Do we speak to the primary itself? A pool in between may give each transaction another backend.
+ */
 static bool is_direct(struct pg *pg)
 {
     PGresult *result = run_commands(pg, "SELECT pg_backend_pid(), pg_is_in_recovery()");
@@ -447,8 +450,9 @@ static bool is_direct(struct pg *pg)
     return good;
 }
 
-/* A backend that waits for a standby does not see that its client has gone: it would stay, and so
- * would the next one. What it has done so far is committed, as it is when the server stops. */
+/* End the backend that did not answer. One that waits for a standby does not see that its client
+ * has gone: it would stay, and so would the next one. Its transaction is committed locally, as it
+ * is when the server stops. */
 static bool end_silent(struct pg *pg)
 {
     char text[256];
@@ -465,8 +469,8 @@ static bool end_silent(struct pg *pg)
 
 bool pg_connect(struct pg *pg)
 {
-    /* What the URI says has the word over what comes before it. By the name of a connection others
-     * know what it is (blockers.h, kept_out.h). */
+    /* The URI (dbname) overrides the keys before it. The name behind it is ours: others know by it
+     * what the connection is (blockers.h, kept_out.h). */
     const char *const keys[] = {"connect_timeout",
                                 "keepalives_idle",
                                 "keepalives_interval",
@@ -541,7 +545,7 @@ bool pg_prepare(struct pg *pg)
 
 /* COPY. */
 
-/* The command's own result, behind the data. */
+/* Take the command's own result, which comes behind the data. */
 static bool copy_end(struct pg *pg)
 {
     PGresult *result;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One connection to PostgreSQL, by libpq: statements by name, in pipelines, and a limit to every
- * wait. A store has one for each of its threads, and whoever runs on that thread owns it.
+/* One connection to PostgreSQL by libpq: prepared statements, sent in pipelines, with a limit to
+ * every wait. It is owned by one thread.
  *
  *   pg_connect ─▶ { pg_send, pg_send, ... pg_sync ─▶ pg_take, pg_take, ... pg_end }*  ─▶ pg_drop
  *                   └────────────────────── one trip ──────────────────────┘
  *
- * - Where a statement fails, those behind it in its trip do nothing, and pg_end() says so. The
- *   server's error is in `why` and `sqlstate`, the connection stays.
- * - Where the connection fails, or nothing comes for the trip's limit, it is dropped: `conn` is
- *   NULL. What the server made of the trip is then unknown.
+ * - Where a statement fails, those behind it in the trip are skipped, and pg_end() returns false.
+ *   The server's error is in `why` and `sqlstate`, and the connection stays.
+ * - Where the connection fails, or no answer comes within the trip's limit, the connection is
+ *   dropped: `conn` is NULL. It is then unknown what the server made of the trip.
  * - Parameters and results are binary. */
 #ifndef STOCKADE_STORE_POSTGRESQL_PG_H
 #define STOCKADE_STORE_POSTGRESQL_PG_H
@@ -22,33 +22,33 @@
 #include "store/store.h"
 
 #define PG_PARAMS_MAX 24
-/* Of a text that says who has something locked. */
+/* Bytes of a text that says who has something locked, its end included. */
 #define PG_HOLDER_MAX 192
-/* Of the connections of backup, restore and move; not "stockade ...", as daemons are called. */
+/* The name of connections of backup, restore and move. Those of daemons begin with "stockade ". */
 #define PG_MAINTENANCE_NAME "stockade-maintenance"
 #define PG_TIMEOUT_MS       5000 /* of a trip: nobody waits longer for a server that is silent */
 /* The limit of a trip that looks at all rows of a table: to begin a store anew, to guard a table.
  */
 #define PG_LONG_TIMEOUT_MS (120 * 1000)
 
-/* What became of a transaction says COMMIT's own result, or, without one, the end of the trip.
- * Whatever is behind COMMIT in the trip may fail for reasons of its own. */
+/* What became of a transaction. COMMIT's own result decides it, or the end of the trip where that
+ * commits; not the other statements of the trip, which may fail for reasons of their own. */
 enum pg_decision {
     PG_UNDECIDED, /* no result has come */
-    PG_DECIDED,   /* it has succeeded, and is replicated as the server is told to */
+    PG_DECIDED,   /* it has succeeded, and is replicated as the server's settings demand */
     PG_DENIED,    /* it has failed, or was skipped, or has rolled back */
     PG_DOUBTFUL,  /* it has succeeded, and may not be replicated */
 };
 
 struct pg {
     /* Set once. */
-    const char *uri;          /* borrowed: libpq's */
+    const char *uri;          /* libpq's; borrowed */
     const char *name;         /* of the connection, for pg_stat_activity */
-    const char *const *names; /* of the statements that are prepared, and their texts; by number */
-    const char *const *texts;
+    const char *const *names; /* the prepared statements' names, by number */
+    const char *const *texts; /* and their texts */
     size_t statements;
-    int timeout_ms; /* of a trip, but for those of pg_sync_within */
-    /* Called every now and then while the server is waited for; NULL: never. False: give up. */
+    int timeout_ms; /* the limit of a trip, unless pg_sync_within sets another */
+    /* Called every now and then while the server is waited for; may be NULL. False: give up. */
     bool (*go_on)(void *context);
     void *go_on_context;
 
@@ -57,19 +57,19 @@ struct pg {
     int64_t sent_ms; /* when the trip began, by clock_monotonic */
     int limit_ms;    /* how long the server may take for its answer, and until when */
     int64_t deadline_ms;
-    size_t expected; /* statements of the trip whose result was not taken */
-    size_t deciding; /* as many results have to be taken to know the deciding one; 0: known */
+    size_t expected; /* results of the trip's statements that were not taken yet */
+    size_t deciding; /* after so many more results the deciding one is taken; 0: it has been */
     enum pg_decision decision;
-    bool end_decides; /* it is the trip's end that decides */
+    bool end_decides; /* the trip's end is what decides */
     bool failed;      /* a statement of the trip has failed */
-    bool doubtful;    /* what was committed in this trip may not be replicated */
+    bool doubtful;    /* a commit of the trip may not be replicated */
     bool timed_out;   /* the connection was dropped because the server did not answer */
-    int silent_pid;   /* of that backend, which the next pg_connect ends; 0: none */
-    char sqlstate[6]; /* of the last error; empty: the connection's */
+    int silent_pid;   /* the backend that did not answer; the next pg_connect ends it; 0: none */
+    char sqlstate[6]; /* of the last error; empty: it was the connection that failed */
     char why[STORE_WHY_MAX];
 };
 
-/* The parameters of a statement; what they point to outlives pg_send. */
+/* The parameters of a statement. The bytes that they point to must live until pg_send returns. */
 struct pg_params {
     const char *values[PG_PARAMS_MAX];
     int lengths[PG_PARAMS_MAX], formats[PG_PARAMS_MAX];
@@ -77,13 +77,13 @@ struct pg_params {
     int count;
 };
 
-/* Settings of each session, whatever those of the server, the database or the role are, as the
- * columns of a SELECT: all that our own statements and functions rely on, and how values are
- * written that others' statements give and take. What such a statement means stays the database's
- * affair: search_path, TimeZone, the order of days and months.
+/* The settings of each of our sessions, whatever the server, the database or the role have, as the
+ * columns of a SELECT. They are those that our own statements and functions rely on, and those that
+ * say how values are written in users' SQL. Settings that say what users' SQL means stay as the
+ * database has them: search_path, TimeZone, the order of days and months.
  *
- * Our statements go by key, so one plan fits all; a table that is small now would else be scanned
- * by a plan that stays until somebody analyses it. */
+ * Our statements look rows up by key, so one plan fits all. Sequential scans are off, since the
+ * plan for a table that is small now would be kept until somebody analyses the table. */
 #define PG_SETTING_MAP(X)                                                                          \
     X("client_min_messages", "'warning'")                                                          \
     X("search_path", "'pg_catalog, pg_temp'")                                                      \
@@ -119,7 +119,7 @@ struct pg_params {
     X("xmloption", "'content'")                                                                    \
     X("synchronous_commit", "CASE pg_catalog.current_setting('synchronous_commit')"                \
                             " WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END")
-/* The same of what not all servers have. */
+/* Settings that older servers do not have. */
 #define PG_NEWER_SETTING_MAP(X)                                                                    \
     X("restrict_nonsystem_relation_kind", "''")                                                    \
     X("transaction_timeout", "'0'")
@@ -134,7 +134,7 @@ struct pg_params {
 bool pg_connect(struct pg *pg);
 /* Close the connection, if there is one. */
 void pg_drop(struct pg *pg);
-/* Prepare all statements: the schema is there. */
+/* Prepare all statements. The schema has to be there. */
 bool pg_prepare(struct pg *pg);
 /* Run commands without parameters that give no rows, and wait. */
 bool pg_run(struct pg *pg, const char *commands);
@@ -142,7 +142,7 @@ bool pg_run(struct pg *pg, const char *commands);
 void pg_param_int64(struct pg_params *params, int64_t value);
 void pg_param_bytes(struct pg_params *params, struct bytes value);
 
-/* An array of a parameter, as it is put together. */
+/* An array that is put together to be a parameter. */
 enum pg_type { PG_BOOL = 16, PG_BYTEA = 17, PG_INT8 = 20, PG_TEXT = 25 };
 struct pg_array {
     struct buf buf;
@@ -153,16 +153,16 @@ void pg_array_int64(struct pg_array *array, int64_t value);
 void pg_array_bool(struct pg_array *array, bool value);
 void pg_array_bytes(struct pg_array *array, struct bytes value);
 void pg_array_null(struct pg_array *array);
-/* Make a parameter of it. */
+/* Add the array as a parameter; its buffer must live until pg_send returns. */
 void pg_param_array(struct pg_params *params, struct pg_array *array);
 
 /* Queue a statement of the trip. `params` may be NULL. */
 void pg_send(struct pg *pg, size_t statement, const struct pg_params *params);
-/* The same for the statement, one of a trip, whose result is to be pg->decision. */
+/* Queue the one statement of a trip whose result is to be pg->decision. */
 void pg_send_deciding(struct pg *pg, size_t statement, const struct pg_params *params);
-/* The same for a text without parameters that was not prepared. */
+/* Queue a text without parameters that was not prepared. */
 void pg_send_text(struct pg *pg, const char *text);
-/* Have the server parse a text, and no more: it has to be one statement. */
+/* Have the server parse a text without running it. It refuses more than one statement. */
 void pg_send_parse(struct pg *pg, const char *text);
 /* Ask for the columns of a portal that is open by then. */
 void pg_send_describe(struct pg *pg, const char *portal);
@@ -170,33 +170,33 @@ void pg_send_describe(struct pg *pg, const char *portal);
 void pg_sync(struct pg *pg);
 /* End a trip for whose answer the server has another limit. */
 void pg_sync_within(struct pg *pg, int limit_ms);
-/* The same where the end itself is to be pg->decision: it commits the statements behind the last
- * COMMIT, which have had their results by then, and it waits for the standby. */
+/* End a trip whose end is to be pg->decision. The end commits the statements behind the last
+ * COMMIT, though these have given their results before, and it waits for the standby. */
 void pg_sync_deciding(struct pg *pg);
-/* Wait for the result of the next statement. NULL: it or one before it failed, or the connection.
- * The caller clears it with PQclear. */
+/* Wait for the result of the next statement; the caller frees it with PQclear. NULL: the statement,
+ * one before it in the trip, or the connection has failed. */
 PGresult *pg_take(struct pg *pg);
-/* Take the results of so many statements that are of no interest. */
+/* Take the results of the next `count` statements, and drop them. */
 void pg_skip(struct pg *pg, size_t count);
-/* Wait for the end of the trip; results that nobody took are dropped. False: something failed. */
+/* Wait for the end of the trip, and drop results that nobody took. False: something failed. */
 bool pg_end(struct pg *pg);
 
-/* COPY in its binary format. Between start and end nothing else may be asked. Each returns false
- * where it failed. */
+/* COPY in its binary format. Nothing else may be asked between its start and its end. These return
+ * false where they have failed. */
 bool pg_copy_start(struct pg *pg, const char *copy);
-/* The next piece of COPY TO, appended to `data`; `*more` false: there was none left, and this was
- * the end. */
+/* Append the next piece of a COPY TO to `data`. `*more` false: there was none left, and the COPY
+ * has ended. */
 bool pg_copy_take(struct pg *pg, struct buf *data, bool *more);
-/* A piece of COPY FROM. What is wrong with it is told at the end. */
+/* Send a piece of a COPY FROM. Only pg_copy_put_end tells whether the server took it. */
 bool pg_copy_put(struct pg *pg, struct bytes data);
-/* `failure` not NULL: give up, for this reason. */
+/* End a COPY FROM. `failure` not NULL: give it up, for this reason. */
 bool pg_copy_put_end(struct pg *pg, const char *failure);
-/* Between trips: calls `each` for what others have sent with NOTIFY meanwhile, not for our own, and
- * adds to `*count` how many. False: the connection has failed. */
+/* Between trips: call `each` for the NOTIFYs of others that have come meanwhile, and add their
+ * number to `*count`. False: the connection has failed. */
 bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), void *context,
              size_t *count);
 
-/* Of a result's row. */
+/* Values of a result's row. Bytes are the result's. */
 int64_t pg_value_int64(const struct pg *pg, const PGresult *result, int row, int column);
 bool pg_value_bool(const struct pg *pg, const PGresult *result, int row, int column);
 struct bytes pg_value_bytes(const struct pg *pg, const PGresult *result, int row, int column);

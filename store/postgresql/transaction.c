@@ -8,10 +8,10 @@
 #include "store/postgresql/schema.h"
 #include "store/postgresql/statements.h"
 
-/* invalid_text_representation: PG_CHANGES */
+/* invalid_text_representation: how PG_CHANGES says that not all rows were changed. */
 #define NOT_ALL "22P02"
 
-enum { MARKS_KEPT = 256 }; /* of a connection, or fewer */
+enum { MARKS_KEPT = 256 }; /* of each connection, at most */
 
 static void send_mark(struct pg_txn *txn, enum pg_statement statement, int64_t number)
 {
@@ -24,8 +24,9 @@ static void send_mark(struct pg_txn *txn, enum pg_statement statement, int64_t n
     pg_send(txn->pg, statement, &params);
 }
 
-/* A connection begins a transaction only when it knows what became of the one before. So its older
- * marks are of no use; another connection's are none of its business. */
+/* Leave a mark, and prune older ones. A connection begins a transaction only when it knows what
+ * became of the one before, so it never needs its own older marks; it leaves those of other
+ * connections alone. */
 static void send_marks(struct pg_txn *txn)
 {
     txn->last_mark += PG_WRITING_CONNECTIONS;
@@ -36,7 +37,7 @@ static void send_marks(struct pg_txn *txn)
     send_mark(txn, PG_MARK, txn->mark);
 }
 
-/* What this mark stands for is about to be told. */
+/* Note that somebody is about to be told of the commit that this mark stands for. */
 static void note_told(struct pg_txn *txn, int64_t mark)
 {
     if (mark == 0)
@@ -46,7 +47,7 @@ static void note_told(struct pg_txn *txn, int64_t mark)
     atomic_store(&txn->shared->told[txn->connection].mark, mark);
 }
 
-/* May the same succeed at once? */
+/* May another attempt succeed at once (unique violation, serialization failure, deadlock)? */
 static bool is_passing(const struct pg *pg)
 {
     static const char *const states[] = {"23505", "40001", "40P01"};
@@ -83,7 +84,7 @@ void pg_roll_back(struct pg_txn *txn)
         pg_send(pg, PG_ROLLBACK, NULL);
         send_reset(txn);
         pg_sync(pg);
-        if (!pg_end(pg)) /* the next transaction would be a part of this one */
+        if (!pg_end(pg)) /* else the next transaction would be a part of this one */
             pg_drop(pg);
         memcpy(pg->why, why, sizeof why);
         if (kept_out)
@@ -120,13 +121,13 @@ enum pg_ended pg_commit_take(struct pg_txn *txn)
     if (pg->decision == PG_DECIDED) {
         txn->begun = false;
         note_told(txn, txn->mark);
-        if (!good) /* what was to be cleaned up behind it may still be there */
+        if (!good) /* the reset behind COMMIT may not have been done */
             pg_drop(pg);
         return PG_COMMITTED;
     }
     if (pg->conn != NULL && pg->decision == PG_DENIED) {
         bool passing = is_passing(pg);
-        if (strcmp(pg->sqlstate, NOT_ALL) == 0) /* the next connection finds out why */
+        if (strcmp(pg->sqlstate, NOT_ALL) == 0) /* a new connection looks for the reason */
             pg_drop(pg);
         return passing ? PG_AGAIN : PG_NOT;
     }
@@ -141,16 +142,18 @@ enum pg_ended pg_commit(struct pg_txn *txn)
         pg_roll_back(txn);
         return txn->kind == PG_READS ? PG_COMMITTED : PG_NOT;
     }
-    /* What has gone past the set has counted no rows. Whoever makes a trigger on a table waits for
-     * those who have written to it. */
+    /* Statements past the set do not count the rows that they change, so look for triggers. Nobody
+     * can make one between this look and the commit: that waits for those who have written to the
+     * table. */
     if (txn->kind == PG_OWN && txn->wrote && !pg_schema_is_ours(txn->pg))
         return PG_NOT;
     pg_commit_send(txn);
     return pg_commit_take(txn);
 }
 
-/* Who waits for an index entry of the same mark waits for the end of the transaction that made it,
- * the wait for its standby included. Our own commit is replicated behind it. */
+/* Insert the same mark, as void. If the transaction in doubt is still under way, the insert waits,
+ * at the index entry, until it has ended and its standby has it. Our own commit comes behind that
+ * one in the log, so where ours is replicated, it is. */
 enum pg_ended pg_outcome(struct pg_txn *txn, int64_t mark)
 {
     struct pg *pg = txn->pg;
