@@ -15,7 +15,7 @@ static enum value_type type_of(int64_t number)
     return number == VALUE_STRING || number == VALUE_HASH ? (enum value_type)number : VALUE_NONE;
 }
 
-/* What a row of the server says of a resource: PG_ROW. */
+/* Take a resource's row, with the columns of PG_ROW, into the set. */
 static void take_row(struct pg_txn *txn, const PGresult *result, int at)
 {
     struct set *set = &txn->set;
@@ -144,7 +144,7 @@ static void take_begin(struct pg_txn *txn)
     pg_skip(txn->pg, txn->kind == PG_READS ? 1 : 2);
 }
 
-/* Of the column that says what differs. */
+/* Return what the column says that differs. */
 static enum pg_differs differs(const struct pg *pg, const PGresult *result, int column)
 {
     static const char *const names[] = {"",
@@ -204,7 +204,7 @@ static void take_strings(struct pg_txn *txn)
     txn->pg->pq.PQclear(result);
 }
 
-/* A part, as its statement gives it. */
+/* Take a field or a receipt, with the columns of its statement, into the set. */
 static void take_part(struct pg_txn *txn, struct part *part, const PGresult *result, int at)
 {
     struct set *set = &txn->set;
@@ -224,7 +224,8 @@ static void take_part(struct pg_txn *txn, struct part *part, const PGresult *res
     part->known = KNOWN;
 }
 
-/* What an operation has changed stays. */
+/* Take the fields or receipts that were asked for. Those that are in the set already stay as they
+ * are: operations may have changed them. */
 static void take_parts(struct pg_txn *txn, enum part_kind kind)
 {
     PGresult *result = pg_take(txn->pg);
@@ -239,8 +240,8 @@ static void take_parts(struct pg_txn *txn, enum part_kind kind)
     txn->pg->pq.PQclear(result);
 }
 
-/* The parts of hints, whose rows have come before: those that do not come are not there. Where the
- * row has not come, nothing is known of its parts. */
+/* Take the fields or receipts of hints; their rows came before. A part that does not come is not
+ * there, but where its row has not come either, nothing is known of it. */
 static void take_hinted(struct pg_txn *txn, enum part_kind kind)
 {
     struct set *set = &txn->set;
@@ -273,7 +274,7 @@ static void take_ids(struct pg_txn *txn)
     txn->pg->pq.PQclear(result);
 }
 
-/* Names that did not come: the row is locked, or there is none. */
+/* For names whose row did not come, find out whether it is locked or not there. */
 static bool tell_locked(struct pg_txn *txn)
 {
     struct set *set = &txn->set;
@@ -291,7 +292,7 @@ static bool tell_locked(struct pg_txn *txn)
     if (names.count > 0 && txn->kind != PG_READS) {
         pg_param_array(&params, &names);
         pg_send(txn->pg, PG_EXISTING, &params);
-        pg_send(txn->pg, PG_STATE, NULL); /* behind: a row that has gone has raised the floor */
+        pg_send(txn->pg, PG_STATE, NULL); /* last: if a row was removed, the floor has risen */
         pg_sync(txn->pg);
         PGresult *result = pg_take(txn->pg);
         for (int i = 0; i < txn->pg->pq.PQntuples(result); i++)
@@ -304,7 +305,7 @@ static bool tell_locked(struct pg_txn *txn)
     return txn->pg->conn != NULL && !txn->pg->failed;
 }
 
-/* A lease that ended with all the others says nothing of that in its row. */
+/* Where all leases were ended at once, their rows do not say so: note it here. */
 static void end_row(struct row *row, int64_t ended)
 {
     struct fence *fence = &row->now.resource.fence;
@@ -315,7 +316,7 @@ static void end_row(struct row *row, int64_t ended)
     row->now.lease.holds = 0;
 }
 
-/* What did not come of the rest is not there. */
+/* Note that what was asked for and did not come is not there. */
 static void settle(struct pg_txn *txn)
 {
     struct set *set = &txn->set;
@@ -384,7 +385,7 @@ static bool load(struct pg_txn *txn, bool ends)
         take_ids(txn);
     free_wanted(&wanted);
     bool done = pg_end(pg);
-    txn->begun = pg->conn != NULL && (!ends || !done); /* after an error it was not ended */
+    txn->begun = pg->conn != NULL && (!ends || !done); /* after an error COMMIT was skipped */
     bool good = done && (!ends || pg->decision == PG_DECIDED) && tell_locked(txn);
     settle(txn);
     return good;

@@ -5,11 +5,13 @@
 
 #include "store/postgresql/transaction.h"
 
-/* Load what is wanted, and begin the transaction where it has not begun. False: pg->why. */
+/* Load all of the set that is wanted; begin the transaction where it has not begun. False: pg->why
+ * says why not. */
 bool pg_load(struct pg_txn *txn);
-/* The same for reads that are likely to need no more: the transaction is over after. */
+/* Load it, and end the transaction in the same trip: for reads that probably need no more. */
 bool pg_load_all(struct pg_txn *txn);
-/* Begin the transaction with the lock that keeps all others from the floor: to raise it. */
+/* Begin the transaction with the lock that it takes to raise the floor: nobody else can change the
+ * store then. */
 bool pg_begin_floor(struct pg_txn *txn);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An operation finds what it asks for in the set, or it stops: whatever it calls from then on
- * fails, until it returns, and it is run again from scratch once the reason is gone. With `direct`
- * it does not stop for what is missing: that is loaded at once. */
+/* An operation finds what it asks for in the set, or it stops: every further call of it fails, so
+ * it returns, and it is run again from scratch once the reason is gone. With txn->direct it does
+ * not stop for what is missing: that is loaded at once. */
 #include "store/postgresql/operation.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "store/postgresql/sql.h"
 #include "store/postgresql/tables.h"
 
-/* Is it in the set by now? */
+/* Is it in the set, or can it be loaded now? False: the operation has stopped. */
 static bool have(struct pg_txn *txn, enum known *known)
 {
     if (txn->stop != PG_ON)
@@ -58,7 +58,7 @@ static enum stk_error find(struct store_txn *base, struct bytes name, struct res
         return STK_STORE;
     txn->found_locked |= row->known == LOCKED;
     row->asked_by = txn->number;
-    /* An earlier operation waits for it, so this one comes behind. */
+    /* An earlier operation that waits for the row comes first. */
     if (row->known == LOCKED || row->busy ||
         (row->blocked_by != 0 && row->blocked_by < txn->number))
         return pg_stop(txn, PG_LOCKED);
@@ -77,13 +77,13 @@ static enum stk_error make(struct store_txn *base, struct bytes name, struct res
     if (!row->now.exists) {
         if (row->id == 0) {
             if (txn->next_id == txn->ids_end)
-                return pg_stop(txn, PG_MISSING); /* the next load brings more */
+                return pg_stop(txn, PG_MISSING); /* the next load brings more ids */
             set_identify(&txn->set, row, txn->next_id++);
         }
         struct content *now = set_change(&txn->set, row);
         now->exists = true;
         now->resource = (struct resource){.id = row->id};
-        /* It may have had a row before, whose tokens, and their receipts, are below the floor. */
+        /* It may have had a row before: its tokens, and their receipts, are below the floor. */
         now->lease = (struct lease){
             .owner = {"", 0}, .changed_ms = txn->now_ms, .receipts_gone = txn->floor};
         row->fields = row->string_known = KNOWN;
@@ -92,7 +92,7 @@ static enum stk_error make(struct store_txn *base, struct bytes name, struct res
     return STK_OK;
 }
 
-/* The row of a resource that the operation has found; NULL: it has stopped. */
+/* Return the row of a resource that the operation has found. NULL: it has stopped. */
 static struct row *row_of(struct pg_txn *txn, const struct resource *resource)
 {
     struct row *row = txn->stop == PG_ON ? set_row_by_id(&txn->set, resource->id) : NULL;
@@ -101,7 +101,7 @@ static struct row *row_of(struct pg_txn *txn, const struct resource *resource)
     return row;
 }
 
-/* The same where the resource may have no row: then it is NULL. STK_STORE: the operation has
+/* Find the row of a resource that may have none: `*row` is NULL then. STK_STORE: the operation has
  * stopped. */
 static enum stk_error row_if_any(struct pg_txn *txn, const struct resource *resource,
                                  struct row **row)
@@ -173,7 +173,7 @@ static enum stk_error await(struct store_txn *base, const struct resource *resou
 
 /* Values. */
 
-/* Write the type and the number of fields; receipts_token goes along. */
+/* Have the type and the number of fields written, which takes receipts_token along. */
 static void put_type(struct pg_txn *txn, struct row *row, struct resource *resource,
                      enum value_type type, int64_t fields)
 {
@@ -218,7 +218,7 @@ static enum stk_error string_put(struct store_txn *base, struct resource *resour
     return STK_OK;
 }
 
-/* A field or a receipt of the row, once it is known whether there is one; NULL: stopped. */
+/* Return a field or a receipt of the row, of which it is known whether it exists. NULL: stopped. */
 static struct part *known_part(struct pg_txn *txn, struct row *row, enum part_kind kind,
                                struct bytes key)
 {
@@ -293,7 +293,7 @@ static int by_key(const void *a, const void *b)
                          (*(const struct part *const *)b)->key);
 }
 
-/* From a whole hash in the set, in the order of names. */
+/* Hand out the fields of a hash that is in the set as a whole, in the order of their names. */
 static void each_here(const struct row *row, struct bytes from, txn_each_field each, void *context)
 {
     const struct part **sorted = mem_alloc(((size_t)row->now.fields + 1) * sizeof(void *));
@@ -409,7 +409,7 @@ static enum stk_error receipt_put(struct store_txn *base, const struct resource 
         now->receipts_token = put->token;
         now->put_type = true;
     }
-    /* Of a token that has ended already, nobody else would log it. */
+    /* Nothing else would note the end of a token that has ended already. */
     if (put->token != fence->token || fence->state != FENCE_LIVE)
         set_retire(&txn->set, resource->id, put->token);
     return STK_OK;
@@ -431,8 +431,8 @@ static enum stk_error receipt_remove(struct store_txn *base, const struct resour
     return STK_OK;
 }
 
-/* Savepoints: a place in the set's journal, and one in PostgreSQL where something may go past the
- * set. */
+/* Savepoints. In a transaction of its own an operation may go past the set, so there is one in
+ * PostgreSQL, too. */
 
 static enum stk_error savepoint(struct store_txn *base)
 {

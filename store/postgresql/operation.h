@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an operation may call (store/txn.h), on the working set of its transaction. */
+/* The primitives of store/txn.h, done on the working set of a transaction. */
 #ifndef STOCKADE_STORE_POSTGRESQL_OPERATION_H
 #define STOCKADE_STORE_POSTGRESQL_OPERATION_H
 
 #include "store/postgresql/transaction.h"
 
-/* The primitives, and those that go past the set (tables.c). */
+/* Give the transaction its primitives, also those that go past the set (tables.c). */
 void pg_operations_init(struct pg_txn *txn);
-/* Run an operation. What it returned is in op->error, whether it could go on in txn->stop. What it
- * did stays, even where it failed: pg_operation_undo. */
+/* Run an operation, the `number`th of its batch. Its result is in op->error, and whether it could
+ * go on in txn->stop. Its changes stay in the set, even where it failed: the caller undoes them. */
 void pg_operation_run(struct pg_txn *txn, struct store_op *op, size_t number);
 
 #endif

@@ -10,8 +10,8 @@
 #include "store/postgresql/operation.h"
 
 enum {
-    TRIES = 5,      /* of a batch that others, or a broken connection, have made fail */
-    ROUNDS_MAX = 8, /* of loading what is missing; then it is fetched at once */
+    TRIES = 5,      /* of a batch that failed because of others, or of a broken connection */
+    ROUNDS_MAX = 8, /* of loading what operations miss; after these they fetch it themselves */
 };
 
 enum entry_state {
@@ -35,9 +35,9 @@ static void settle(struct pg_entry *entry, enum entry_state state)
     entry->state = state;
 }
 
-/* 1. Run: each operation on the set, in order. */
+/* 1. Run the operations on the set, in order. */
 
-/* What it is about is not for later operations. */
+/* Keep later operations away from the rows that this one has asked for. */
 static void block(struct set *set, size_t number)
 {
     for (struct list *at = set->rows.next; at != &set->rows; at = at->next) {
@@ -47,7 +47,7 @@ static void block(struct set *set, size_t number)
     }
 }
 
-/* Operations from this one on run again. */
+/* Free the rows that operations from this one on have blocked: they run again. */
 static void unblock(struct set *set, size_t number)
 {
     for (struct list *at = set->rows.next; at != &set->rows; at = at->next) {
@@ -57,8 +57,8 @@ static void unblock(struct set *set, size_t number)
     }
 }
 
-/* Run the operations from `start` on. Return where to go on once what is missing was loaded:
- * `batch->count` where nothing is. False in `*good`: the server failed. */
+/* Run the operations from `start` on. Return the first one that misses something, where to go on
+ * once that is loaded, or `batch->count`. `*good` false: the server failed. */
 static size_t run_from(struct pg_txn *txn, const struct pg_batch *batch, size_t start, bool *good)
 {
     size_t missing = batch->count;
@@ -89,14 +89,14 @@ static size_t run_from(struct pg_txn *txn, const struct pg_batch *batch, size_t 
         }
         block(&txn->set, i + 1);
     }
-    if (missing < batch->count) { /* the later ones have only said what they need */
+    if (missing < batch->count) { /* the operations behind it ran only to say what they need */
         set_undo(&txn->set, missing_savepoint);
         unblock(&txn->set, missing + 1);
     }
     return missing;
 }
 
-/* Lock, load and run until nothing is missing. PG_COMMITTED: it may be committed now. */
+/* Lock, load and run until nothing is missing. PG_COMMITTED: the batch may be committed now. */
 static enum pg_ended run(struct pg_writer *writer, struct pg_lane *lane)
 {
     struct pg_txn *txn = &lane->connection.txn;
@@ -126,8 +126,8 @@ static enum pg_ended run(struct pg_writer *writer, struct pg_lane *lane)
     return again ? PG_AGAIN : PG_NOT;
 }
 
-/* 2. What has to wait leaves the batch, in order and at once: the next batch may have more for the
- * same resources. */
+/* 2. Operations that have to wait leave the batch before it commits, in their order: the next
+ * batch, which the other lane runs meanwhile, may have more for the same resources. */
 
 static bool has_waited_long(struct store_op *op, int64_t now_ms)
 {
@@ -136,7 +136,7 @@ static bool has_waited_long(struct store_op *op, int64_t now_ms)
     return now_ms - op->waits_since_ms > BLOCKERS_WAIT_MS;
 }
 
-/* Others may have come since it was taken: those that wait for a commit wait while it is made anew.
+/* Others may have come to wait since the operation was taken, so its place is found by its number.
  */
 static void put_in_order(struct list *waiting, struct store_op *op)
 {
@@ -148,7 +148,7 @@ static void put_in_order(struct list *waiting, struct store_op *op)
     list_insert(at, &op->link);
 }
 
-/* False: it has waited too long, or there is no room; it has its answer. */
+/* Have the operation wait. False: it has waited too long, or there is no room, so it has failed. */
 static bool keep(struct pg_writer *writer, struct store_op *op)
 {
     bool full = writer->waiting_count >= writer->worker->queue_max;
@@ -209,7 +209,7 @@ static void hand_back(struct pg_writer *writer, struct list *done, size_t count)
     finished_close(writer->finished, false);
 }
 
-/* The batch is over. */
+/* End the batch: hand operations back, or over to own_txn.c. */
 static void hand_on(struct pg_writer *writer, struct pg_lane *lane)
 {
     struct pg_batch *batch = &lane->batch;
@@ -231,7 +231,7 @@ static void hand_on(struct pg_writer *writer, struct pg_lane *lane)
     *batch = (struct pg_batch){.count = 0};
 }
 
-/* Send the commit of what does not have to wait. False: nothing is left to be committed. */
+/* Send the commit of the operations that need not wait. False: none is left. */
 static bool send_commit(struct pg_writer *writer, struct pg_lane *lane)
 {
     keep_waiting(writer, lane);
@@ -274,7 +274,8 @@ static enum pg_ended take_commit(struct pg_writer *writer, struct pg_lane *lane)
     return ended;
 }
 
-/* End a batch whose last attempt ended so, while the other lane does nothing. */
+/* End a batch whose last attempt ended so; try again where that may help. The other lane must have
+ * no transaction meanwhile. */
 static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended ended)
 {
     struct pg_batch *batch = &lane->batch;
@@ -296,8 +297,8 @@ static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended en
     hand_on(writer, lane);
 }
 
-/* Wait for the commit that the lane has sent. False: it had to be made anew. Then what the other
- * lane has run meanwhile may have been too early, and was given up. */
+/* Wait for the commit that the lane has sent. False: it failed, and was done again. The other lane
+ * may have run its batch too early then, so its transaction was given up. */
 static bool end_commit(struct pg_writer *writer, struct pg_lane *lane, struct pg_lane *other)
 {
     enum pg_ended ended = take_commit(writer, lane);
@@ -310,7 +311,7 @@ static bool end_commit(struct pg_writer *writer, struct pg_lane *lane, struct pg
 
 /* 4. One batch after the other. */
 
-/* They come behind those that wait already. */
+/* Take new operations in, behind those that wait already. */
 static void take_in(struct pg_writer *writer, struct list *list, size_t count)
 {
     int64_t now_us = clock_now_us(&clock_monotonic);
@@ -346,7 +347,7 @@ static bool has_own_txn(const struct pg_batch *batch)
     return false;
 }
 
-/* None of it is to run now. */
+/* Run nothing of the batch now: all of it waits. */
 static void wait_all(struct pg_writer *writer, struct pg_lane *lane)
 {
     for (size_t i = 0; i < lane->batch.count; i++)
@@ -355,7 +356,8 @@ static void wait_all(struct pg_writer *writer, struct pg_lane *lane)
     hand_on(writer, lane);
 }
 
-/* Run the lane's batch while the other lane may commit, and send its commit once that is over. */
+/* Run the lane's batch, perhaps while the other lane commits; once that commit is over, send this
+ * one's. */
 static void work_off(struct pg_writer *writer, struct pg_lane *lane, struct pg_lane *other)
 {
     enum pg_ended ended = run(writer, lane);
@@ -374,7 +376,7 @@ static void work_off(struct pg_writer *writer, struct pg_lane *lane, struct pg_l
         end(writer, lane, take_commit(writer, lane));
 }
 
-/* Is the database back? */
+/* Look whether the database is back. */
 static void look(struct pg_writer *writer)
 {
     struct list none;
@@ -398,7 +400,8 @@ enum work_result pg_writer_work(void *context, struct list *list, size_t count, 
     (void)inlined;
     take_in(writer, list, count);
     if (committing && (count == 0 || count < other->batch.count / 2)) {
-        /* What waits may wait for that commit; and few make a better batch once more have come. */
+        /* Wait for that commit first: operations may wait for its locks, and the few that have come
+         * make a better batch with those that come meanwhile. */
         (void)end_commit(writer, other, lane);
     } else if (writer->waiting_count > 0) {
         gather(writer, &lane->batch);

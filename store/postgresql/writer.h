@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer: takes batches of operations through one transaction each.
+/* The writer takes batches of operations, each through one transaction.
  *
  *   batch ─▶ lock and load ─▶ run, run, run ─▶ write, commit ─▶ hand back
  *              ▲                 │   │   └─ needs a transaction of its own: own_txn.h
- *              │                 │   └─ a row is locked: the operation waits, with all that come
- *              └─ run again ◀────┘      behind it on the same resources; the others go on
+ *              │                 │   └─ a row is locked: the operation waits, and so do later ones
+ *              └─ run again ◀────┘      on the same resources; the others go on
  *                 something is missing
  *
- * - There are two lanes, each with its connection: while one commits, the other one locks and runs
- *   the next batch. Commits are sent one after the other, in order.
- * - It never waits for a row: what is locked is left out, and tried again with the next batch.
- * - Operations on one resource keep their order; one that waits does not hold up other resources.
- *   (So `done` of writes that wait comes after that of later ones.)
- * - Where the outcome of a commit is unknown nobody is answered until it is found out; what is
- *   submitted meanwhile is refused.
+ * - There are two lanes, each with a connection: while one of them commits, the other one locks and
+ *   runs the next batch. Commits are sent one after the other, in order.
+ * - The writer never waits for a row: an operation whose row is locked leaves the batch, and is
+ *   tried again in the next one.
+ * - Operations on one resource keep their order; one that waits holds up no other resource. (So
+ *   `done` of a write that had to wait is called after that of later writes.)
+ * - While the outcome of a commit is unknown, nobody is answered, and new operations fail.
  *
- * All of it is the writer thread's. */
+ * All of this belongs to the writer's thread. */
 #ifndef STOCKADE_STORE_POSTGRESQL_WRITER_H
 #define STOCKADE_STORE_POSTGRESQL_WRITER_H
 
@@ -33,8 +33,8 @@ struct pg_batch {
 struct pg_lane {
     struct pg_connection connection;
     struct pg_batch batch;
-    bool commits; /* sent, and not known yet; since: */
-    int64_t commit_us;
+    bool commits;      /* its commit was sent, and its outcome is not known yet */
+    int64_t commit_us; /* when it was sent */
 };
 
 enum { PG_WRITER_LANES = 2 };
@@ -48,12 +48,12 @@ struct pg_writer {
     struct pg_watch *watch;
     struct list waiting; /* operations that wait for a lock, in the order in which they came */
     size_t waiting_count;
-    uint64_t taken; /* operations so far; their numbers */
+    uint64_t taken; /* operations so far, which number them */
     struct durations queued, commits_took;
     uint64_t commits, failed_commits, lock_waits, reruns;
 };
 
-/* A worker's work: context is the struct pg_writer. */
+/* The worker's work; its context is the struct pg_writer. */
 enum work_result pg_writer_work(void *context, struct list *batch, size_t count, bool inlined);
 
 #endif
