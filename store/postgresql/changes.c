@@ -8,7 +8,7 @@
 
 enum { COLUMNS = 18 };
 
-/* Rows of a statement, column by column. */
+/* The rows of a statement, as an array for each column. */
 struct columns {
     struct pg_array of[COLUMNS];
     size_t count;
@@ -23,7 +23,8 @@ static void start_columns(struct columns *columns, const enum pg_type *types, si
         pg_array_start(&columns->of[i], types[i]);
 }
 
-/* Queue the statement, unless it has no rows. `dated`: the time is its last parameter. */
+/* Queue the statement, unless it has no rows, and free the arrays. `dated`: its last parameter is
+ * the time. */
 static void send_columns(struct pg_txn *txn, enum pg_statement statement, struct columns *columns,
                          bool dated)
 {
@@ -133,7 +134,7 @@ static int by_name(const void *a, const void *b)
                          (*(const struct row *const *)b)->name);
 }
 
-/* In the order of their names, so that no two daemons wait for each other. */
+/* Make the new rows, in the order of their names, so that no two daemons wait for each other. */
 static void make_rows(struct pg_txn *txn)
 {
     static const enum pg_type types[] = {PG_INT8, PG_BYTEA, PG_INT8, PG_INT8,  PG_INT8, PG_INT8,
@@ -229,8 +230,8 @@ static void retire(struct pg_txn *txn)
     send_columns(txn, PG_RETIRE, &columns, true);
 }
 
-/* Rows that are there already come first: this transaction has them locked. New names, which may
- * have to wait for another transaction that makes them, come last. */
+/* Rows that are there come first: this transaction has them locked. New names come last, since they
+ * may have to wait for another transaction that makes them. */
 void pg_send_changes(struct pg_txn *txn)
 {
     put_fences(txn);

@@ -10,7 +10,8 @@
 
 enum { TRIES = 3 };
 
-/* Run those that have no answer yet: move them to `done`, unless something is missing. */
+/* Run the operations of the batch. Those that were answered move to `done`; the others, which miss
+ * something, stay. False: the server failed. */
 static bool run(struct pg_txn *txn, struct list *batch, struct list *done)
 {
     struct list open;
@@ -29,8 +30,8 @@ static bool run(struct pg_txn *txn, struct list *batch, struct list *done)
     return txn->stop != PG_FAILED;
 }
 
-/* From a snapshot that ended with the trip that read it: enough for most. What is answered is in
- * `done`. False: the server failed. */
+/* Answer from a snapshot that ends with the trip that reads it, which is enough for most
+ * operations. False: the server failed. */
 static bool run_at_once(struct pg_txn *txn, struct list *batch, struct list *done)
 {
     for (struct list *at = batch->next; at != batch; at = at->next)
@@ -39,7 +40,8 @@ static bool run_at_once(struct pg_txn *txn, struct list *batch, struct list *don
     return pg_load_all(txn) && txn->differs == PG_SAME && run(txn, batch, done);
 }
 
-/* From a snapshot that is kept until all is read. What the first one has shown is read again. */
+/* Answer the others from a snapshot that is kept until all is read. The rows that the first
+ * snapshot has shown are read again. */
 static bool run_rounds(struct pg_txn *txn, struct list *batch, struct list *done)
 {
     struct buf names = {0};
@@ -82,7 +84,7 @@ static bool attempt(struct pg_connection *connection, struct list *batch, struct
     list_init(&answered);
     pg_sql_make_ready(txn);
     if (!list_empty(batch) && !run_rounds(txn, batch, &answered)) {
-        list_splice(&answered, batch); /* they have no answer that is replicated */
+        list_splice(&answered, batch); /* what they were told may not be replicated */
         list_splice(batch, &answered);
         pg_roll_back(txn);
         pg_connection_note(connection);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reader: answers batches of reads, each from one snapshot, and tells nothing that the operator's
- * replication does not hold: behind the snapshot there is a replicated commit (PG_BARRIER), which
- * costs nothing where nothing is replicated. Most batches take one trip. */
+/* A reader answers batches of reads, each batch from one snapshot. It tells nothing that might be
+ * lost in a failover: behind the snapshot it commits something (PG_BARRIER) and waits until that is
+ * replicated. Where there is no replication, this costs nothing. Most batches take one trip. */
 #ifndef STOCKADE_STORE_POSTGRESQL_READER_H
 #define STOCKADE_STORE_POSTGRESQL_READER_H
 
@@ -14,7 +14,7 @@ struct pg_reader {
     struct finished *finished;
 };
 
-/* A worker's work: context is the struct pg_reader. */
+/* The worker's work; its context is the struct pg_reader. */
 enum work_result pg_reader_work(void *context, struct list *batch, size_t count, bool inlined);
 
 #endif

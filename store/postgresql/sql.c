@@ -2,23 +2,25 @@
 /* One statement of a user, from its text to its rows. Most take one trip:
  *
  *   claims, limits ─▶ parsed ─▶ opened ─▶ described ─▶ fetched ─▶ settings
- *             one statement? ┘    └────── schema/2_sql.sql ─┘ a page of rows, which comes again; or
- *                                                             all, and what was deferred is checked
+ *             one statement? ┘    └────── schema/2_sql.sql ─┘ a page of rows, and another trip for
+ *                                         the next page; or all rows, and deferred checks are made
  *
  * - It runs as the role stockade_sql, in functions of that role, and cannot leave it: see the file
- *   above. This holds as long as nothing of the user's runs outside of them: no type, function or
- *   trigger of the role's. So it defines tables, indexes, views and sequences, and no more.
- * - What kind of statement it is the server says, not our reading of the text: only what can be
- *   prepared can stand behind PREPARE. EXPLAIN, without ANALYZE, and definitions, which cannot,
- *   have to begin with their words, without a comment, so that nobody can read them otherwise.
- * - Whatever it has set, for the session or the transaction, is set back before anything else of
- *   ours runs: synchronous_commit, for one. Its advisory locks end with the transaction.
- * - Without a token it runs read-only: in a savepoint where the operation writes.
+ *   above. This holds as long as the user's own code runs within these functions only, so the role
+ *   must have no types, functions or triggers: SQL defines tables, indexes, views and sequences,
+ *   and no more.
+ * - The server tells what kind of statement it is, not our reading of the text: PREPARE takes only
+ *   statements that can be prepared. EXPLAIN (without ANALYZE) and definitions cannot be, so these
+ *   have to begin with their words, without a comment: nobody can read them differently.
+ * - All settings that it has changed, of the session or the transaction, are set back before
+ *   anything else of ours runs; synchronous_commit is one. Its advisory locks end with the
+ *   transaction.
+ * - Without a token it runs read-only; in an operation that writes, within a savepoint.
+ * - Functions and triggers of others may do more than a statement: sql_check in that file looks for
+ *   that. Where it could not look, the connection is dropped.
  *
- * - Functions and triggers of others may do what a statement cannot: sql_check in that file, and a
- *   connection on which nobody could look any more is dropped.
- *
- * Where it fails the transaction can only be rolled back, at least to the operation's savepoint. */
+ * Where the statement fails, the transaction has to be rolled back, at least to the operation's
+ * savepoint. */
 #include "store/postgresql/sql.h"
 
 #include <stdlib.h>
@@ -33,7 +35,7 @@
 #include "store/sql_text.h"
 
 #define PORTAL "stockade_sql"
-/* How a statement is opened. */
+/* How a statement is opened, as stockade.sql_open is told. */
 #define PREPARED "prepared"
 #define EXPLAIN  "explain"
 #define DEFINE   "define"
@@ -59,10 +61,10 @@ struct statement {
     size_t columns;
     unsigned *types; /* of the columns; owned */
     struct sql_value *values;
-    int64_t changed; /* -1: it gives rows */
+    int64_t changed; /* rows that it has changed; -1: it gives rows */
     int64_t rows;
     bool ended;              /* the last row was handed out */
-    struct buf trees, names; /* which tables are guarded before a definition; owned */
+    struct buf trees, names; /* the tables that were guarded before a definition; owned */
 };
 
 static bool is(const struct statement *at, const char *how)
@@ -86,7 +88,7 @@ static enum stk_error refuse_late(struct statement *at)
     return STK_ERR;
 }
 
-/* After the server has said no: the user's error, or the store's? */
+/* The server has refused: tell whether that is the user's error, or the store's. */
 static enum stk_error judge_failure(struct statement *at)
 {
     static const struct {
@@ -94,7 +96,7 @@ static enum stk_error judge_failure(struct statement *at)
         enum stk_error error;
         const char *why; /* NULL: the server's text */
     } states[] = {
-        {"", STK_STORE, NULL}, /* none: the connection's */
+        {"", STK_STORE, NULL}, /* none: the connection failed */
         {"ST001", STK_STALE, NULL},   {"ST002", STK_UNKNOWN, NULL},
         {"ST003", STK_GUARDED, NULL}, {"ST004", STK_NOTOKEN, NULL},
         {"ST006", STK_STORE, NULL},   {"25006", STK_NOTOKEN, SQL_NO_TOKEN},
@@ -116,29 +118,30 @@ static enum stk_error judge_failure(struct statement *at)
         why = states[i].why;
         break;
     }
-    bool stopped = strcmp(state, "57014") == 0; /* and nobody has looked at what it left */
+    bool stopped = strcmp(state, "57014") == 0; /* so sql_check has not looked at what it left */
     at->txn->must_drop |= stopped || strcmp(state, "ST900") == 0;
     if (error == STK_STORE)
         return pg_stop(at->txn, PG_FAILED);
     at->txn->broken = true;
     if (stopped && at->left_ms <= 0)
         return refuse_late(at);
+    /* Where PostgreSQL copies a trigger, its text ends before the function's name. */
     if (is(at, DEFINE) && error == STK_NOPERM && pg->why[0] != '\0' &&
-        pg->why[strlen(pg->why) - 1] == ' ') /* PostgreSQL names no function where it copies one */
+        pg->why[strlen(pg->why) - 1] == ' ')
         why = "the partitioned table has a trigger whose function stockade_sql may not execute: if "
               "the table is guarded, GUARD DROP it first; else GRANT EXECUTE ON that FUNCTION TO "
               "stockade_sql";
     if (why == NULL)
         why = pg->why;
-    size_t code = strlen(stk_error_code(error)); /* guards say it themselves */
+    size_t code = strlen(stk_error_code(error)); /* the texts of guards begin with it */
     if (strncmp(why, stk_error_code(error), code) == 0 && why[code] == ' ')
         why += code + 1;
     return refuse(at->call, error, why);
 }
 
-/* What may be done with the text. */
+/* Judging the text. */
 
-/* Move past blanks and the word behind them, and return the word. Nothing but letters is one. */
+/* Move past blanks and the word behind them, and return the word. It has only letters. */
 static struct bytes next_word(struct bytes *text)
 {
     size_t begin = 0;
@@ -161,8 +164,8 @@ static bool is_one_of(struct bytes word, const char *const *words)
     return false;
 }
 
-/* Does EXPLAIN run nothing, with what stands behind it? It would run what cannot be prepared, too.
- */
+/* `text` stands behind EXPLAIN. Does it only explain, without ANALYZE, which would run the
+ * statement, even one that cannot be prepared? */
 static bool only_explains(struct bytes text)
 {
     static const char *const runs[] = {"ANALYZE", "ANALYSE", NULL};
@@ -182,7 +185,7 @@ static bool only_explains(struct bytes text)
     return text.len > 0 && text.data[0] == ')';
 }
 
-/* Does it define what SQL may define? */
+/* Does it define a kind of thing that SQL may define? */
 static bool may_define(struct bytes text)
 {
     static const char *const verbs[] = {"CREATE", "ALTER", "DROP", NULL},
@@ -203,7 +206,7 @@ static bool may_define(struct bytes text)
     return is_one_of(word, kinds);
 }
 
-/* Is it one statement, however it is read? */
+/* Is it one statement, whatever quotes and comments there are in it? */
 static bool is_one_statement(struct bytes text)
 {
     while (text.len > 0 && memchr("; \t\n\f\r", text.data[text.len - 1], 6) != NULL)
@@ -211,7 +214,7 @@ static bool is_one_statement(struct bytes text)
     return memchr(text.data, ';', text.len) == NULL;
 }
 
-/* STK_OK: it may run, in the way that at->how says. */
+/* Say in at->how in which way the statement may run. Anything but STK_OK: it may not. */
 static enum stk_error judge_text(struct statement *at)
 {
     struct sql_call *call = at->call;
@@ -259,8 +262,8 @@ static bool presents(const struct statement *at)
     return at->txn->claims_count > 0 && !at->read_only;
 }
 
-/* For guards; the engine has judged them. A statement before this one may have set something else.
- */
+/* Present the claims, which the engine has judged, for guards. A statement before this one may have
+ * presented others. */
 static void send_claims(const struct statement *at)
 {
     struct pg_params params = {.count = 0};
@@ -296,8 +299,8 @@ static void send_limits(struct statement *at)
     pg_send(at->txn->pg, PG_SQL_PATH, NULL);
 }
 
-/* The server takes one statement for this, and looks no closer at what stands behind PREPARE; or it
- * says that it is none. */
+/* Have the server parse the statement behind PREPARE: it refuses what cannot be prepared, and more
+ * than one statement. It does not look closer than that. */
 static void send_parse(struct statement *at)
 {
     struct buf text = {0};
@@ -322,7 +325,7 @@ static const char *type_of(const struct sql_value *value)
     return "unknown";
 }
 
-/* As the server reads it. */
+/* Add the value as text that the server reads. */
 static void add_param(struct pg_array *array, const struct sql_value *value)
 {
     struct buf text = {0};
@@ -419,8 +422,8 @@ static void take_columns(struct statement *at)
 /* A row: the text of a record, "(1,,\"a \"\"b\"\"\")". Quotes and backslashes are doubled inside of
  * quotes; nothing at all is null. */
 
-/* Read a value at *text, in place, and move behind the comma or parenthesis that ends it. It ends
- * with a zero. */
+/* Read the value at *text, in place, put a zero behind it, and move behind the comma or parenthesis
+ * that ended it. False: it is null. */
 static bool read_value(char **text, struct bytes *value)
 {
     char *in = *text, *out = *text;
@@ -439,7 +442,7 @@ static bool read_value(char **text, struct bytes *value)
     return !is_null;
 }
 
-/* From \x0aff. Another form is left as it is. */
+/* Read bytes that are written as \x0aff. A text of another form is returned as it is. */
 static struct bytes read_blob(struct bytes text, char *out)
 {
     if (text.len < 2 || text.data[0] != '\\' || text.data[1] != 'x')
@@ -477,7 +480,7 @@ static struct sql_value value_of(unsigned type, struct bytes text, char *memory)
     return value;
 }
 
-/* False: the caller has had enough. `text` is changed. */
+/* Hand a row to the caller; `text` is changed. False: the caller has had enough. */
 static bool hand_out_row(struct statement *at, char *text)
 {
     char *next = text + 1;
@@ -502,14 +505,15 @@ static bool take_rows(struct statement *at)
 
     for (int i = 0; i < count && more && !at->ended; i++) {
         at->ended = pq->PQgetisnull(result, i, 0);
-        if (!at->ended) /* libpq's memory of a result is written by nobody else */
+        if (!at->ended) /* a result's memory is ours to change */
             more = hand_out_row(at, pq->PQgetvalue(result, i, 0));
     }
     pq->PQclear(result);
     return more;
 }
 
-/* Which tables are guarded? One that it drops, or takes from its parent, is not afterwards. */
+/* Note which tables are guarded, before a definition runs: one that it drops, or takes from its
+ * parent, is not guarded afterwards. */
 static bool note_guarded(struct statement *at)
 {
     struct pg *pg = at->txn->pg;
@@ -525,7 +529,7 @@ static bool note_guarded(struct statement *at)
     return pg_end(pg);
 }
 
-/* Has a definition laid hands on a guarded table? */
+/* Has a definition changed a guarded table? */
 static enum stk_error take_guarded(struct statement *at)
 {
     struct pg *pg = at->txn->pg;
@@ -552,7 +556,7 @@ static void end_sending(struct statement *at)
     pg_sync_within(pg, pg->timeout_ms + (int)left_ms);
 }
 
-/* One trip: opens it the first time, and hands out a page of rows. */
+/* One trip: open the statement (the first time), and hand out a page of rows. */
 static enum stk_error take_page(struct statement *at, bool first)
 {
     struct pg *pg = at->txn->pg;
@@ -589,7 +593,7 @@ static enum stk_error take_page(struct statement *at, bool first)
         return judge_failure(at);
     if (more || error != STK_OK)
         return error;
-    at->txn->broken = at->txn->must_drop = true; /* it has not come to its end */
+    at->txn->broken = at->txn->must_drop = true; /* it was stopped before its end */
     if (at->call->why[0] == '\0')
         text_print(at->call->why, SQL_WHY_MAX, "the statement gives too many rows");
     return STK_ERR;
@@ -653,7 +657,7 @@ void pg_sql_make_ready(struct pg_txn *txn)
     struct pg *pg = txn->pg;
 
     if (txn->sql_state == SQL_MISSING)
-        txn->sql_state = SQL_UNTRIED; /* somebody may have helped */
+        txn->sql_state = SQL_UNTRIED; /* somebody may have put it right meanwhile */
     if (txn->sql_state != SQL_WANTED)
         return;
     check(!txn->begun);

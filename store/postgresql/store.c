@@ -1,24 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The PostgreSQL store: opened, put together, closed.
+/* The PostgreSQL store: opening it, putting its parts together, closing it.
  *
- *   thread          what is its own                                  its connection
+ *   thread          what it runs                                     its connection
  *   the caller's    this file; the owner's side of worker.c          none
  *   store-writer    writer.c: batches of changes                     stockade writer, writer 2
  *   store-own-txn   own_txn.c: changes that go past the working set  stockade apart
  *   store-reader    reader.c: reads                                  stockade reader
- *   store-slow      the same for reads that may take long            stockade slow
+ *   store-slow      reader.c: reads that may take long               stockade slow
  *   store-watch     watch.c: news of leases, blockers, the time      stockade watch
  *
- * The database belongs to many: other daemons, programs with the library, the users' own. So
- * nothing is remembered from one transaction to the next but ids that nobody else has.
+ * Others use the database, too: daemons, programs with the library, users' own programs. So nothing
+ * is remembered from one transaction to the next, but for ids that nobody else has.
  *
- * It fails in three ways. Cleanly: operations get STK_STORE, and the next may succeed. The database
- * cannot be reached: they get STK_STORE at once, and it is tried again every so often. Or the
- * outcome of a commit is unknown: then nobody is answered until it is found out (pg_find_out).
- * Where that takes days the mark that tells is gone, and the process has to end (store_lost).
+ * It fails in three ways:
+ * - Cleanly: operations get STK_STORE, and the next ones may succeed.
+ * - The database cannot be reached: operations get STK_STORE at once, and we try again every 250
+ * ms.
+ * - The outcome of a commit is unknown: nobody is answered until it is found out (pg_find_out).
+ *   Where that takes days, the mark that would tell is gone, and the process has to end
+ *   (store_lost).
  *
- * Recovery: a daemon leaves nothing behind that has to be healed. A transaction that it had begun
- * ends with its connection; a lock that it holds in the middle of one, after 3 s. */
+ * Recovery: a daemon that dies leaves nothing to be healed. Its transaction ends with its
+ * connection; where the server does not notice that, its locks end after 3 s. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +39,7 @@ enum { READS_QUICK, READS_SLOW, READS };
 
 enum { BATCH_MAX = 1024, READS_BATCH_MAX = 256, OWN_TXN_MAX = 1024 };
 
-enum { HELD_UP_KNOWN_MS = 500 }; /* that the row was found locked */
+enum { HELD_UP_KNOWN_MS = 500 }; /* how long a row counts as locked after it was found so */
 
 struct pg_store {
     struct store base;
@@ -94,7 +97,8 @@ static void listen_to(struct store *base, void (*on_freed)(void *context, struct
     of(base)->on_freed_context = context;
 }
 
-/* The writer looks again every few milliseconds, as long as the server answers it. */
+/* The writer tries the row every few milliseconds, as long as the server answers, and notes each
+ * time that it finds it locked. */
 static bool holds_up(const struct store *base, const struct store_op *op)
 {
     int64_t seen_ms = atomic_load(&op->held_up_ms);
@@ -115,7 +119,7 @@ static int64_t opening(const struct store *base)
 
 static struct store_stats stats(const struct store *base)
 {
-    /* The locks are no part of what the caller may not change. */
+    /* `const` keeps the caller from changing the store; taking its locks does not. */
     struct pg_store *store = (struct pg_store *)(uintptr_t)base;
 
     pthread_mutex_lock(&store->finished.lock);
@@ -215,7 +219,8 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
     return worker_start(slow) && started;
 }
 
-/* libpq's complaints may repeat a password; those about names of options do not. */
+/* Say what is wrong with a URI. libpq's complaints may repeat a password; only those about names of
+ * options are passed on. */
 static void complain(const char *error, char *why, size_t why_size)
 {
     static const char named[] = "invalid URI query parameter";
@@ -229,8 +234,8 @@ static void complain(const char *error, char *why, size_t why_size)
                    "[?name=value&...], as libpq reads it");
 }
 
-/* libpq opens the files that a URI names by itself, and would wait for a pipe. One that is not
- * there it tells about, or does without. */
+/* libpq opens the files that a URI names, and would wait for a pipe. (A file that is missing is
+ * left to libpq: it complains, or does without.) */
 static bool files_are_ordinary(const PQconninfoOption *options, char *why, size_t why_size)
 {
     static const char *const named[] = {"sslcert", "sslkey", "sslrootcert", "sslcrl", "passfile"};
@@ -293,7 +298,7 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
                     options->log);
     init_connection(store, &store->readers[READS_SLOW].connection, PG_CONNECTION_SLOW,
                     options->log);
-    /* Of an outage the others tell. */
+    /* It logs no outage: the others do. */
     init_connection(store, &store->watch.connection, PG_CONNECTION_WATCH, NULL);
     store->watch.log = options->log;
     store->watch.finished = &store->finished;
@@ -307,7 +312,7 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     store->writer.finished = store->own_txns.finished = &store->finished;
     for (size_t i = 0; i < READS; i++)
         store->readers[i].finished = &store->finished;
-    /* Where it cannot be reached now it is tried again: the answer is STORE until then. */
+    /* A database that cannot be reached now is tried again; operations get STORE until then. */
     (void)pg_connection_ready(&store->writer.lanes[0].connection);
     if (!start_workers(store, options)) {
         text_print(why, why_size, "cannot start the store's threads");

@@ -154,7 +154,7 @@ enum stk_error pg_each_field(struct pg_txn *txn, int64_t id, struct bytes from, 
             goes_on = each(context, pg_value_bytes(txn->pg, result, i, 0), value);
         }
         more = goes_on && (rows == PG_PAGE_MAX || bytes >= PG_PAGE_BYTES_MAX);
-        if (more) { /* the next name there can be */
+        if (more) { /* go on at the next name that there can be */
             buf_clear(&next);
             buf_append_bytes(&next, pg_value_bytes(txn->pg, result, rows - 1, 0));
             buf_append(&next, "", 1);
@@ -194,7 +194,6 @@ enum stk_error pg_each_receipt(struct store_txn *base, const struct resource *re
 
 /* Clean-up. A row that somebody has locked is left for the next time. */
 
-/* What is dated before this is old. */
 enum stk_error pg_receipts_due(struct store_txn *base, int64_t before_ms, bool *due)
 {
     struct pg_txn *txn = pg_txn_of(base);
@@ -204,8 +203,8 @@ enum stk_error pg_receipts_due(struct store_txn *base, int64_t before_ms, bool *
     return pg_may_use_tables(txn) ? truth(txn, PG_RETIRED_DUE, &params, due) : STK_STORE;
 }
 
-/* Remove up to `max` receipts of the first token that was retired before, and its entry where
- * these were the last. `*found` false: there is none, or it is locked. */
+/* Of the tokens that were retired before `before_ms`, take the first one: remove up to `max` of its
+ * receipts, and its entry where none are left. `*found` false: there is none, or it is locked. */
 static enum stk_error sweep_token(struct pg_txn *txn, int64_t before_ms, size_t max, bool *found,
                                   size_t *removed)
 {
@@ -270,7 +269,8 @@ static enum stk_error find_end(struct pg_txn *txn, int64_t after, size_t max, in
     return number(txn, PG_SWEEP_END, &params, end);
 }
 
-/* To look costs trips, not rows: it looks further at once than it would remove. */
+/* A look costs a trip, however many rows it is at, so it goes so many times further than a removal
+ * would. */
 enum { LOOKS_FURTHER = 32 };
 
 enum stk_error pg_resources_due(struct store_txn *base, int64_t before_ms, int64_t live_before_ms,
@@ -295,7 +295,7 @@ enum stk_error pg_resources_due(struct store_txn *base, int64_t before_ms, int64
     return STK_OK;
 }
 
-/* Remove the old ones between two ids, and raise the floor to their tokens. */
+/* Remove the old resources between two ids, and raise the floor to their tokens. */
 static enum stk_error remove_resources(struct pg_txn *txn, int64_t after, int64_t end,
                                        int64_t before_ms, int64_t live_before_ms, size_t *removed)
 {
@@ -330,7 +330,7 @@ enum stk_error pg_sweep_resources(struct store_txn *base, int64_t before_ms, int
         return STK_STORE;
     if (txn->kind != PG_OWN)
         return pg_stop(txn, PG_NEEDS_OWN);
-    /* What came before in the operation has the floor shared: commit nothing of both kinds. */
+    /* The operation has begun with the floor shared: run it again, with the floor to itself. */
     if (txn->begun && !txn->has_floor)
         return pg_stop(txn, PG_FLOOR);
     if (!txn->begun && !pg_begin_floor(txn))
@@ -345,8 +345,8 @@ enum stk_error pg_sweep_resources(struct store_txn *base, int64_t before_ms, int
     return STK_OK;
 }
 
-/* Lock the rows before the first one that somebody else has locked. The operation waits for that
- * one where it is the first of all. `*end` becomes the last one's id in that case. */
+/* Lock the next rows, up to the first one that somebody else has locked; `*end` becomes the id of
+ * the last one before it. If the very first one is locked, the operation stops, to wait for it. */
 static enum stk_error lock_rows(struct pg_txn *txn, int64_t after, size_t max, int64_t *end,
                                 struct pg_array *ids)
 {
@@ -406,7 +406,7 @@ enum stk_error pg_flush(struct store_txn *base, size_t max, struct flush_walk *w
     pg_param_int64(&params, walk->until);
     pg_param_int64(&params, (int64_t)max);
     enum stk_error error = number(txn, PG_FLUSH_END, &params, &end);
-    /* The first one alone first: while it is waited for, no others are kept from anybody. */
+    /* Lock the first row by itself: while we wait for it, we have no others locked. */
     if (error == STK_OK)
         error = lock_rows(txn, walk->after, 1, &end, &ids);
     if (error == STK_OK && ids.count > 0)
@@ -422,7 +422,7 @@ enum stk_error pg_flush(struct store_txn *base, size_t max, struct flush_walk *w
     return STK_OK;
 }
 
-/* Heads of audits: as in the SQLite store. A restore shows in the identity. */
+/* Heads of audits, kept as in the SQLite store. A restore is seen by the identity. */
 enum stk_error pg_audit_head(struct store_txn *base, struct bytes chain, int64_t lines,
                              struct bytes hash, bool *restored)
 {
@@ -506,7 +506,7 @@ enum stk_error pg_guards(struct store_txn *base, txn_each_guard each, void *cont
 
 enum stk_error pg_savepoint(struct pg_txn *txn, enum pg_statement statement)
 {
-    /* What was done since is undone, and what is in the set may not be so any more. */
+    /* The server undoes what was written since, so what the set has may be so no more. */
     if (statement == PG_SAVEPOINT_UNDO)
         set_forget(&txn->set);
     if (!pg_may_use_tables(txn))
