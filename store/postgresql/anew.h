@@ -1,42 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rule by which a store that may have forgotten something is recognised, and what follows. It
- * does no I/O: identity.c finds out what it asks.
+/* The rule by which we recognise a store that may have forgotten something, and what we do then. It
+ * does no I/O: identity.c finds the signs.
  *
- *   what is seen                          tokens go on from the time   all leases end
- *   another system, database, table       yes                          yes
- *   another timeline (a promotion)        yes                          unless nothing can be lost:
- * it replicated synchronously, and this process misses nothing another run of the server yes no
- *   this process misses a commit that     yes                          yes
- *   it has told somebody of
+ *   sign                                   tokens go on from the time   all leases end
+ *   another system, database or table      yes                          yes
+ *   another timeline (a promotion)         yes                          yes, but see below
+ *   another run of the server              yes                          no
+ *   a commit is missing that this          yes                          yes
+ *   process has told somebody of
  *
- * What a copy says of itself (that it was replicated, say) it may have said before what was lost.
- * So that counts only beside what this process remembers.
+ * After a promotion leases go on if nothing can be lost: the old server replicated synchronously,
+ * and this process misses no commit. The data alone would not do as a witness: that they were
+ * replicated they may say from before the loss. So this process must have had the store open, too.
  *
- * Nobody can know: a server that was put on older data (a base backup, a snapshot of its disk) and
- * started under the same timeline, while no daemon was at work that remembers more. Tokens rise
- * there, too; but who holds a lease in that data may write under it. store/POSTGRESQL.md says what
- * the operator has to do. */
+ * One case nobody can recognise: a server is put on older data (a base backup, a snapshot of its
+ * disk) and started under the same timeline, while no daemon is at work that remembers more. Tokens
+ * rise there, too, but a holder of a lease in those data may write under it. store/POSTGRESQL.md
+ * says what the operator has to do. */
 #ifndef STOCKADE_STORE_POSTGRESQL_ANEW_H
 #define STOCKADE_STORE_POSTGRESQL_ANEW_H
 
 #include <stdbool.h>
 
-/* What the server and the data in it show. */
 struct pg_signs {
-    bool fresh;      /* nobody has served this store yet */
-    bool other;      /* the data were last served at another system, database or table, */
-    bool promoted;   /* on another timeline, */
-    bool restarted;  /* or by another run of the server */
+    /* What the server and the data show. */
+    bool fresh;      /* no daemon has served this store yet */
+    bool other;      /* the data were last served in another system, database or table */
+    bool promoted;   /* they were last served on another timeline */
+    bool restarted;  /* they were last served by another run of the server */
     bool replicated; /* the data say that a synchronous standby had all of them */
-    bool lost;       /* a commit that this process has told somebody of is not there */
+    bool lost;       /* a commit is missing that this process has told somebody of */
     /* What this process remembers. */
-    bool witness;      /* anything: it has had the store open before */
-    bool unreplicated; /* its last transaction found no standby synchronous */
+    bool witness;      /* it has had the store open before */
+    bool unreplicated; /* its last transaction found no synchronous standby */
 };
 
-/* Why tokens go on from the time. NULL: they go on as they are. Static storage. */
+/* Return why tokens have to go on from the time; NULL: they go on as they are. Static storage. */
 const char *pg_anew_why(const struct pg_signs *signs);
-/* May leases have ended that the data know nothing of? */
+/* May leases have ended without a trace in the data, so that all have to end? */
 bool pg_anew_ends_all(const struct pg_signs *signs);
 
 #endif

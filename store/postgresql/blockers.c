@@ -8,13 +8,12 @@
 #include "store/postgresql/statements.h"
 
 enum {
-    LONG_MS = 200,
-    LOOK_EVERY_MS = 400, /* at a row */
-    NAMED_EVERY_MS =
-        2000,        /* where it is somebody else's: each look is a line in the server's log */
-    LOOKS = 20,      /* for the holder, while the probe waits for the row */
-    STILL_MS = 1500, /* that a backend waits for its client, as seen, before it is ended */
-    FORGET_AFTER_MS = 1000 /* nobody has found the row locked since */
+    LONG_MS = 200,          /* an operation that has waited for so long makes us look */
+    LOOK_EVERY_MS = 400,    /* at a row */
+    NAMED_EVERY_MS = 2000,  /* at one that is not ours: each look is a line in the server's log */
+    LOOKS = 20,             /* for the holder, while the probe waits for the row */
+    STILL_MS = 1500,        /* how long we see a backend wait for its client before we end it */
+    FORGET_AFTER_MS = 1000, /* a row that nobody has found locked for so long */
 };
 
 void blockers_init(struct blockers *blockers, const char *uri)
@@ -37,7 +36,7 @@ bool blockers_concern(const struct store_op *op)
            clock_now_ms(&clock_monotonic) - op->waits_since_ms >= LONG_MS;
 }
 
-/* The lock is held. */
+/* Return the row of this name, NULL if it was not noted. The lock is held. */
 static struct blocked *find(struct blockers *blockers, struct bytes name)
 {
     for (size_t i = 0; i < blockers->count; i++) {
@@ -48,7 +47,7 @@ static struct blocked *find(struct blockers *blockers, struct bytes name)
     return NULL;
 }
 
-/* The lock is held. True: it was not there yet. */
+/* Note that the row is locked. True: it was not noted yet. The lock is held. */
 static bool note(struct blockers *blockers, struct bytes name, int64_t now_ms)
 {
     struct blocked *at = find(blockers, name);
@@ -86,7 +85,7 @@ void blockers_fail(struct blockers *blockers, struct store_reasons *reasons, str
 
     pthread_mutex_lock(&blockers->lock);
     const struct blocked *at = find(blockers, op->about);
-    if (at == NULL && blockers->count == 1) /* an operation on several names only one */
+    if (at == NULL && blockers->count == 1) /* `about` is one of perhaps several resources */
         at = &blockers->all[0];
     bool known = at != NULL && at->holder[0] != '\0';
     text_print(why, sizeof why,
@@ -96,7 +95,7 @@ void blockers_fail(struct blockers *blockers, struct store_reasons *reasons, str
     reasons_fail(reasons, op, why);
 }
 
-/* The next row to be looked at, from number `*at` on; those that nobody waits for any more go. */
+/* Find the next row to look at, from number `*at` on; drop rows that nobody waits for any more. */
 static bool next(struct blockers *blockers, size_t *at, struct blocked *out)
 {
     int64_t now_ms = clock_now_ms(&clock_monotonic);
@@ -134,7 +133,7 @@ static void keep(struct blockers *blockers, const struct blocked *seen)
     pthread_mutex_unlock(&blockers->lock);
 }
 
-/* What PG_HOLDER says of one. */
+/* Take the holder from a row of PG_HOLDER. */
 static void take(const struct pg *pg, const PGresult *result, struct blocked *blocked)
 {
     int64_t pid = pg_value_int64(pg, result, 0, 0), state_us = pg_value_int64(pg, result, 0, 1);
@@ -148,7 +147,7 @@ static void take(const struct pg *pg, const PGresult *result, struct blocked *bl
     blocked->named = !ours;
 }
 
-/* The probe may not have begun to wait yet: then nobody is found. */
+/* Look whom the probe waits for. Nobody is found while it has not begun to wait yet. */
 static bool find_holder(struct pg *pg, const struct pg_params *params, struct blocked *blocked)
 {
     static const struct timespec moment = {.tv_nsec = 5 * 1000000};
@@ -166,7 +165,7 @@ static bool find_holder(struct pg *pg, const struct pg_params *params, struct bl
     return found;
 }
 
-/* Ask for the row, and give up at once: whom did it wait for? */
+/* Have the probe ask for the row, look whom it waits for, and cancel it. */
 static bool ask(struct blockers *blockers, struct pg *pg, struct blocked *blocked)
 {
     struct pg *probe = &blockers->probe;
@@ -188,9 +187,10 @@ static bool ask(struct blockers *blockers, struct pg *pg, struct blocked *blocke
         pg_send(pg, PG_CANCEL, &params);
         pg_sync(pg);
         (void)pg_end(pg);
-        is_free = pg_end(probe); /* else it was cancelled, which is well, too */
+        is_free = pg_end(probe); /* false: it was cancelled */
     }
-    /* On a busy machine it may not have come to wait yet; then what was seen before stays. */
+    /* On a busy machine the probe may have come too late to wait; then what was seen before stays.
+     */
     if (is_free) {
         blocked->holder[0] = '\0';
         blocked->pid = 0;
@@ -199,7 +199,7 @@ static bool ask(struct blockers *blockers, struct pg *pg, struct blocked *blocke
     return pg->conn != NULL;
 }
 
-/* It is asked once more, in the statement that ends it, whether it is the same and waits still. */
+/* End the holder. The statement asks once more whether it is still the same one, and waits. */
 static bool end(struct pg *pg, const struct blocked *blocked)
 {
     struct pg_params params = {.count = 0};

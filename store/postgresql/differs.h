@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What can differ between the store and what a connection knows of it. Each transaction asks; where
- * something does, the connection is made anew (connection.c), and the store is looked at again
- * (identity.h). The reason is told where that does not help. */
+/* The ways in which the store can come to differ from what a connection knows of it. Each
+ * transaction asks for them. Where the store differs, the connection is made anew (connection.c),
+ * and the store is looked at again (identity.h). If that does not help, the reason is told. */
 #ifndef STOCKADE_STORE_POSTGRESQL_DIFFERS_H
 #define STOCKADE_STORE_POSTGRESQL_DIFFERS_H
 
-/* Name; SQL on stockade.meta that finds it out; what has happened, and what to do if it goes on. */
+/* A name; SQL on stockade.meta that finds it out; what has happened, and what to do if it goes on.
+ * The last row has no SQL: connections compare clocks by themselves. */
 #define PG_DIFFERS_MAP(X)                                                                          \
     X(MOVED, "move_part IN (1, 3)",                                                                \
       "a `stockade move` keeps this store closed: start the daemon on the new one")                \

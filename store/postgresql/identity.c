@@ -10,7 +10,8 @@
 
 enum { CORRECTIONS_MAX = 5 };
 
-/* An old primary that does not know of its successor has an older timeline. */
+/* Is this the newest primary that was seen? An old one that does not know of its successor has an
+ * older timeline. */
 static bool is_newest(struct pg_txn *txn, int64_t system, int64_t timeline)
 {
     struct pg_shared *shared = txn->shared;
@@ -30,7 +31,7 @@ static bool is_newest(struct pg_txn *txn, int64_t system, int64_t timeline)
     return timeline >= seen;
 }
 
-/* Of the two columns of meta that begin at `column`. */
+/* Judge by the two columns of meta that begin at `column`. */
 static bool is_open(struct pg *pg, const PGresult *result, int column)
 {
     struct transfer_mark mark = {.part = (enum transfer_part)pg_value_int64(pg, result, 0, column)};
@@ -49,16 +50,17 @@ bool pg_check_open(struct pg *pg)
     return open;
 }
 
-/* Who the server is, beside what the store remembers. */
+/* What the server is, compared with what the store remembers. */
 struct identity {
     struct pg_signs signs;
-    bool stale; /* what is remembered of its replication */
+    bool stale; /* the store remembers another state of its replication */
     int64_t timeline;
-    bool open; /* no move keeps it closed */
+    bool open; /* no move keeps the store closed */
 };
 
-/* Commits that somebody was told of, and are not forgotten by their age; and which leases had ended
- * by then. A store in which all have ended since has nothing more to end for one that it lacks. */
+/* List the commits that somebody was told of and whose marks are not too old to be there, each with
+ * the token up to which leases had ended then. (Where all leases were ended later, a commit that
+ * the store lacks is no reason to end them once more.) */
 static void list_told(const struct pg_txn *txn, struct pg_array *marks, struct pg_array *ends)
 {
     pg_array_start(marks, PG_INT8);
@@ -115,7 +117,7 @@ static bool read_identity(struct pg_txn *txn, struct identity *identity)
     return pg_end(pg) && is_newest(txn, system, identity->timeline) && identity->open;
 }
 
-/* The store's time, and what is known of it. */
+/* Read the store's time, and when it was noted last. */
 static bool read_clock(struct pg_txn *txn, struct server_clock_look *look,
                        struct server_clock_note *note)
 {
@@ -138,7 +140,8 @@ static bool read_clock(struct pg_txn *txn, struct server_clock_look *look,
     return pg_end(pg);
 }
 
-/* Of several who see that it is wrong, one corrects it. */
+/* Correct the clock. Of several daemons that see that it is wrong, one does so: that whose `number`
+ * is still the newest. */
 static bool correct_clock(struct pg_txn *txn, int64_t error_ms, int64_t number)
 {
     struct pg_params params = {.count = 0};
@@ -176,7 +179,8 @@ static bool settle_clock(struct pg_txn *txn)
     return false;
 }
 
-/* Alone. How far tokens may have come takes a look at all rows. */
+/* Begin the store anew, with the floor locked. It takes a look at all rows to find how far tokens
+ * may have come. */
 static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
 {
     struct pg *pg = txn->pg;
@@ -210,7 +214,7 @@ static bool begin_anew(struct pg_txn *txn, struct pg_anew *anew)
     return pg_end(pg); /* COMMIT is a trip of its own: it waits no longer than any other */
 }
 
-/* Nothing is granted or written until it is done, and it is done as a whole. */
+/* Nothing is granted or written before this has succeeded as a whole. */
 static bool begin_anew_or_say_why(struct pg_txn *txn, struct pg_anew *anew)
 {
     struct pg *pg = txn->pg;
@@ -226,14 +230,14 @@ static bool begin_anew_or_say_why(struct pg_txn *txn, struct pg_anew *anew)
     return begun;
 }
 
-/* Under the lock, so that of several daemons one does it. */
+/* Look again under the lock, so that one of several daemons begins the store anew. */
 static bool settle_identity(struct pg_txn *txn, struct pg_anew *anew)
 {
     struct pg *pg = txn->pg;
     struct identity identity = {0};
 
     txn->kind = PG_OWN;
-    /* Nobody makes a trigger on the table behind this look: it is locked. */
+    /* The table is locked, so nobody makes a trigger on it after this look. */
     if (!pg_begin_floor(txn) || !pg_schema_is_ours(txn->pg) || !read_identity(txn, &identity))
         return false;
     anew->why = pg_anew_why(&identity.signs);
@@ -248,7 +252,8 @@ static bool settle_identity(struct pg_txn *txn, struct pg_anew *anew)
     return pg_end(pg) && pg->decision == PG_DECIDED;
 }
 
-/* The time is the server's: only once it is known to be the primary. */
+/* The time is read after the server is known to be the primary: an old one may tell another time.
+ */
 bool pg_check_identity(struct pg_txn *txn, struct pg_anew *anew)
 {
     struct identity identity = {0};
