@@ -96,7 +96,7 @@ static const struct rule {
                 " end would not be noted' FROM stockade.resource r WHERE state = 1"
                 " AND receipts_token <> token AND EXISTS(SELECT FROM stockade.receipt t"
                 " WHERE t.resource = r.id AND t.token = r.token)"},
-    /* A resource that was forgotten may still be named here, one that never was may not. */
+    /* A resource that was forgotten may still be named here, but none that never existed. */
     {"receipt", "SELECT resource, 'token ' || token || ' of it ended at ' || retired_ms"
                 " || ', as if it had been granted' FROM stockade.retired, stockade.resource_id"
                 " WHERE resource NOT BETWEEN 1 AND last_value + 999 OR retired_ms < 0"
@@ -191,7 +191,8 @@ static const struct {
     {"CREATE INDEX ", "index"},
 };
 
-/* All objects in the schema but what belongs to one of them (rows types, indexes of keys). */
+/* All objects in the schema, but for those that belong to another one (row types, keys' indexes).
+ */
 static const char objects[] =
     "SELECT CASE relkind WHEN 'r' THEN 'table' WHEN 'p' THEN 'table' WHEN 'v' THEN 'view'"
     " WHEN 'S' THEN 'sequence' WHEN 'i' THEN 'index' ELSE 'relation' END, relname::text, NULL"
@@ -201,8 +202,8 @@ static const char objects[] =
     " UNION ALL SELECT 'function', proname::text, prosrc FROM pg_proc"
     " WHERE pronamespace = 'stockade'::regnamespace";
 
-/* What stands behind the next `create` that begins a line (within lines there are texts of
- * functions). NULL: there is none. */
+/* Return what stands behind the next `create` at the beginning of a line; within lines there may be
+ * texts of functions. NULL: there is none. */
 static const char *next_made(const char *step, const char *at, const char *create)
 {
     while ((at = strstr(at, create)) != NULL && at != step && at[-1] != '\n')
@@ -210,13 +211,13 @@ static const char *next_made(const char *step, const char *at, const char *creat
     return at != NULL ? at + strlen(create) : NULL;
 }
 
-/* The name that stands at `at`, up to what ends it there. */
+/* Return the name that begins at `at`. */
 static struct bytes name_at(const char *at)
 {
     return (struct bytes){at, strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789")};
 }
 
-/* Is it the function of a guard? */
+/* Is a function of this name a guard's? */
 static bool is_of_guard(struct bytes name)
 {
     static const char begins[] = "guard_";
@@ -226,7 +227,7 @@ static bool is_of_guard(struct bytes name)
            strspn(name.data + len, "0123456789") == name.len - len;
 }
 
-/* Is the object one that a step makes? */
+/* Does a step make an object of this kind and name? */
 static bool is_made(const char *kind, struct bytes name)
 {
     const char *step;
@@ -242,7 +243,7 @@ static bool is_made(const char *kind, struct bytes name)
     return false;
 }
 
-/* Is the function's text in a step, as it stands there? */
+/* Does a step have this text of a function, word for word? */
 static bool is_written(const char *text)
 {
     const char *step;
@@ -304,7 +305,7 @@ static void check_schema(struct check *check)
     pg->pq.PQclear(result);
 }
 
-/* Guards are checked where they are made: by the schema's own function. */
+/* Have the schema's own function check the guards: it knows how it made them. */
 static void check_guards(struct check *check)
 {
     static const struct rule rule = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The heads of audits, for whoever verifies one: on a connection of its own, without a store. */
+/* Reads the heads of audits for `stockade audit verify`, on a connection of its own, without
+ * opening the store. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,10 +8,10 @@
 
 #define LOCK_NOT_AVAILABLE "55P03"
 
-/* Who it is, as PG_META_HOLDER says. */
+/* The holder, as PG_META_HOLDER tells it. */
 struct holder {
     int64_t pid, state_us, progress;
-    bool stands; /* maintenance of ours, in COPY, that waits for its client */
+    bool stands; /* it is maintenance of ours, in COPY, and waits for its client */
     char text[PG_HOLDER_MAX];
 };
 
@@ -31,7 +31,7 @@ bool kept_out_is_why(const struct pg *pg)
     return strcmp(pg->sqlstate, LOCK_NOT_AVAILABLE) == 0;
 }
 
-/* Has it stood like that for long? */
+/* Has it stood still for so long that it is to be ended? */
 static bool is_still(struct kept_out *kept_out, const struct holder *holder)
 {
     int64_t now_ms = clock_now_ms(&clock_monotonic);
@@ -67,7 +67,7 @@ static bool find(struct pg *pg, struct holder *holder)
     return pg_end(pg) && found;
 }
 
-/* It is asked once more, in the statement that ends it, whether it stands there still. */
+/* End the holder. The statement asks once more whether it still stands there. */
 static bool end(struct pg *pg, const struct holder *holder)
 {
     char text[sizeof PG_META_HOLDER + 200];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libpq, which is loaded where a URI asks for PostgreSQL. */
+/* libpq, which is loaded only when a URI names a store in PostgreSQL. */
 #ifndef STOCKADE_STORE_POSTGRESQL_LIBPQ_H
 #define STOCKADE_STORE_POSTGRESQL_LIBPQ_H
 
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What is used of it, here and by tools/database.c. */
+/* The functions of it that we use, here and in tools/database.c. */
 #define LIBPQ_MAP(X)                                                                               \
     X(PQbackendPID)                                                                                \
     X(PQclear)                                                                                     \
@@ -53,13 +53,13 @@
     X(PQtransactionStatus)
 
 struct libpq {
-/* A pointer to each of them, under its name. */
+/* A pointer to each function, under its name. */
 #define X(name) __typeof__(&(name)) name;
     LIBPQ_MAP(X)
 #undef X
 };
 
-/* Load it, and fill in the pointers. False: `why` says what is missing. */
+/* Load libpq, and fill in the pointers. False: `why` says what is missing. */
 bool libpq_load(struct libpq *pq, char *why, size_t why_size);
 
 #endif

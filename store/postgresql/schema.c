@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The schema `stockade`, as a list of steps (schema/): step i brings version i to version i+1. A
- * step, once released, is never edited: a change is a new step. Daemons of an older version go on
- * while it is made, and refuse to start after it. */
+/* The schema `stockade` is made by a list of steps (schema/): step i brings version i to version
+ * i+1. A step that was released is never edited; a change is a new step. Daemons of an older
+ * version go on while a step is made, and do not start after it. */
 #include "store/postgresql/schema.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include "store/postgresql/kept_out.h"
 #include "store/postgresql/statements.h"
 
-/* Of an advisory lock of the database's: one daemon makes the schema. The number only has to be
- * ours: "stockade" in ASCII. */
+/* The advisory lock under which one daemon makes the schema. Nobody else should use its number,
+ * which is "stockade" in ASCII. */
 #define SCHEMA_LOCK "8319395793566789733"
 
 EMBED_FILE(step_store, "store/postgresql/schema/1_store.sql");
@@ -27,7 +27,7 @@ static const char *const steps[] = {
 
 enum { VERSION = sizeof steps / sizeof *steps };
 
-/* The first number of the first row of a query; -1: it failed. */
+/* Return the number that a query gives. -1: it failed. */
 static int64_t number(struct pg *pg, const char *query)
 {
     pg_send_text(pg, query);
@@ -42,8 +42,8 @@ static int64_t number(struct pg *pg, const char *query)
     return asked ? value : -1;
 }
 
-/* The version that is there, 0 for none. -1: it is none of ours or a newer one, or the server
- * failed: pg->why. */
+/* Return the version that is there, 0 for none. -1: the schema is not ours, or a newer one, or the
+ * server failed; pg->why says so. */
 static int64_t recognise(struct pg *pg)
 {
     int64_t is = number(pg, "SELECT count(*) FROM pg_namespace WHERE nspname = 'stockade'");
@@ -92,10 +92,10 @@ static bool take_steps(struct pg *pg, int64_t version)
     return pg_run(pg, set);
 }
 
-/* A step waits for transactions that are open on our tables, a program's that has presented a token
- * among them, and all others wait behind the step. So it waits for a moment only, for each lock
- * that it takes, while it has those before; and of all who try one does so in a second: this is
- * under the lock. */
+/* A step waits for transactions that are open on our tables, such as one of a program that has
+ * presented a token, and meanwhile everybody else waits behind the step. So it waits for each lock
+ * for a moment only; then it gives back those that it has. This pause, still under the advisory
+ * lock, sees to it that of all daemons one tries in each second. */
 static void stand_back(struct pg *pg)
 {
     char holder[PG_HOLDER_MAX];
@@ -116,7 +116,7 @@ bool pg_schema_prepare(struct pg *pg)
 
     if (version < 0 || version == VERSION)
         return version == VERSION;
-    /* Again, under the lock: another daemon may have been quicker. */
+    /* Look again under the lock: another daemon may have been quicker. */
     bool good = pg_run(pg, "BEGIN; SELECT pg_advisory_xact_lock(" SCHEMA_LOCK ")");
     if (!good && kept_out_is_why(pg))
         text_print(pg->why, sizeof pg->why, "another connection is making the store's schema");

@@ -4,18 +4,18 @@
 
 #include "store/postgresql/pg.h"
 
-/* Is there a store of this program's version? False: pg->why. */
+/* Is there a store of this program's version? False: pg->why says what there is. */
 bool pg_schema_is_current(struct pg *pg);
-/* What brings version `version` to the next one, as SQL; NULL: there is no next one. */
+/* Return the SQL that brings version `version` to the next one; NULL: there is no next one. */
 const char *pg_schema_step(int64_t version);
 /* Make the schema in the database, or bring it forward. False: pg->why says why not. */
 bool pg_schema_prepare(struct pg *pg);
 /* Count one more opening of the store. */
 bool pg_schema_count_opening(struct pg *pg, int64_t *opening);
 
-/* What others have changed of our own tables, as SQL for rows: what, what to do about it, and
- * whether it can change what is written or read without an error. What may be there and no more: it
- * has to say what the schema's steps make. */
+/* SQL that lists what others have changed in our own tables. A row says what it is, what to do
+ * about it, and whether it does harm: whether it can change, without an error, what is written or
+ * read. The tables below have to be those that the schema's steps make. */
 #define PG_SCHEMA_CHANGES                                                                          \
     "WITH made(name, columns, keys) AS (VALUES"                                                    \
     " ('audit', 'chain text !, lines bigint !, hash text !, identity text !',"                     \
@@ -78,15 +78,16 @@ bool pg_schema_count_opening(struct pg *pg, int64_t *opening);
     " format('ALTER TABLE stockade.%s DROP CONSTRAINT %I', name, conname), false"                  \
     " FROM bound WHERE text <> ALL(keys)"
 
-/* One of those that harm. */
+/* SQL that gives one of the changes that do harm. */
 #define PG_SCHEMA_HARMS                                                                            \
     "SELECT what, remedy FROM (" PG_SCHEMA_CHANGES ") AS c(what, remedy, harms) WHERE harms "      \
     "LIMIT 1"
 
-/* Who has had a transaction open on Stockade's objects for longest, besides this connection. Empty:
- * nobody, or the server has failed. */
+/* Tell who has had a transaction open on Stockade's objects for longest, besides this connection.
+ * Empty: nobody, or the server has failed. */
 void pg_schema_holder(struct pg *pg, char holder[PG_HOLDER_MAX]);
-/* Is there none that harms? False: pg->why says what it is, or the server has failed. */
+/* Are our tables free of changes that do harm? False: pg->why says what was changed and what to do,
+ * or that the server has failed. */
 bool pg_schema_is_ours(struct pg *pg);
 
 #endif

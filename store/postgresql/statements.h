@@ -6,15 +6,15 @@
 #include "store/postgresql/differs.h"
 #include "store/postgresql/schema.h"
 
-/* The bytes of a value that comes along with its row. A larger one is NULL there, and is read by a
- * statement of its own. */
+/* A value of up to so many bytes comes along with its row. A larger one is NULL there, and is read
+ * by a statement of its own. */
 #define PG_ALONG_MAX "8192"
-/* The rows of a list that come at once. */
+/* How many rows of a list come at once. */
 #define PG_PAGE_MAX    1000
 #define PG_DIGITS(n)   #n
 #define PG_LIMIT_OF(n) " LIMIT " PG_DIGITS(n)
 #define PG_LIMIT       PG_LIMIT_OF(PG_PAGE_MAX)
-/* And so many bytes of a hash's values, with the one that goes beyond them. */
+/* Of a hash, so many bytes of values come at once, and the value that goes beyond them. */
 #define PG_PAGE_BYTES_MAX  1048576
 #define PG_DIGITS_OF(n)    PG_DIGITS(n)
 #define PG_PAGE_BYTES_TEXT PG_DIGITS_OF(PG_PAGE_BYTES_MAX)
@@ -23,8 +23,8 @@
     " anonymous, owner, changed_ms, receipts_gone, receipts_token, fields,"                        \
     " CASE WHEN octet_length(value) <= " PG_ALONG_MAX " THEN value END, changes, waited"           \
     " FROM stockade.resource WHERE name = ANY($1)"
-/* Who has locked a row, a backend `a` or a prepared transaction `p`: its number, its state's, is it
- * of our kind, does it wait for its client, and a text for people. */
+/* The holder of a lock, a backend `a` or a prepared transaction `p`: its pid, since when it is in
+ * its state, whether it is of our kind, whether it waits for its client, and a text for people. */
 #define PG_HOLDER_STATE "coalesce((extract(epoch FROM a.state_change) * 1000000)::int8, 0)"
 #define PG_HOLDER_OURS                                                                             \
     "coalesce(a.usename = current_user AND a.application_name LIKE 'stockade %', false)"
@@ -39,14 +39,14 @@
 #define PG_HOLDER_COLUMNS                                                                          \
     "SELECT coalesce(a.pid, 0)::int8, " PG_HOLDER_STATE ", " PG_HOLDER_OURS ", " PG_HOLDER_STANDS  \
     "," PG_HOLDER_TEXT
-/* Whose lock `l` it is, where it is a prepared transaction's: that has no process. */
+/* Find the prepared transaction that has the lock `l`; such a lock has no process. */
 #define PG_OF_PREPARED                                                                             \
     " LEFT JOIN pg_prepared_xacts p ON l.pid IS NULL AND EXISTS(SELECT FROM pg_locks t"            \
     " WHERE t.pid IS NULL AND t.virtualtransaction = l.virtualtransaction"                         \
     " AND t.transactionid = p.transaction)"
-/* Who keeps others out of stockade.meta, or has been in it for long, where one wants to be alone:
- * its number, its state's, does it stand still in a COPY of ours, how far has that come, and a text
- * for people. */
+/* Who keeps others out of stockade.meta, or keeps somebody waiting who wants it alone: its pid,
+ * since when it is in its state, whether it stands still in a COPY of ours, how far that has come,
+ * and a text for people. */
 #define PG_META_HOLDER                                                                             \
     "SELECT coalesce(a.pid, 0)::int8, " PG_HOLDER_STATE                                            \
     ", coalesce(a.usename = current_user AND a.application_name = '" PG_MAINTENANCE_NAME "'"       \
@@ -70,16 +70,16 @@
     " AND l.relation IN (SELECT oid FROM pg_class WHERE relnamespace = 'stockade'::regnamespace)"  \
     " ORDER BY a.xact_start NULLS FIRST LIMIT 1"
 
-/* Log the end of live tokens that have receipts, dated so. */
+/* Log the end of live tokens that have receipts, with this date. */
 #define PG_RETIRE(now_ms)                                                                          \
     "INSERT INTO stockade.retired(resource, token, retired_ms)"                                    \
     " SELECT id, token, " now_ms "::int8 FROM stockade.resource"                                   \
     " WHERE state = 1 AND receipts_token = token"                                                  \
     " AND token > (SELECT ended FROM stockade.meta)"
 
-/* A statement that changes `count` rows of `table`; `good` is SQL for what a changed row has to be.
- * Fewer are an error of the server's, for COMMIT comes in the same trip, and is skipped then: a
- * trigger or a rule that somebody has made may keep rows as they are. */
+/* A statement that has to change `count` rows of `table`; `good` is SQL that is true of a row that
+ * was changed as told. A trigger or a rule that somebody has made may keep rows as they are: then
+ * the statement fails, so that the server skips COMMIT, which comes in the same trip. */
 #define PG_CHANGES(table, count, good, sql)                                                        \
     "WITH done(good) AS (" sql " RETURNING " good                                                  \
     ") SELECT CASE WHEN count(*) FILTER (WHERE good)"                                              \

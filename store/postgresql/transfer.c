@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows out of a store in PostgreSQL, or into one: store/transfer.h. They go by COPY, in one
- * transaction, under the lock that every daemon's changes take. Reads of daemons go on beside it,
- * and see the old rows until the commit: so rows are deleted, and no table is truncated. */
+/* Moves rows out of a store in PostgreSQL, or into one: see store/transfer.h. They go by COPY, in
+ * one transaction, under a lock that keeps daemons from changing anything. Daemons still read, and
+ * see the old rows until the commit: so rows are deleted, and no table is truncated. */
 #include "store/transfer.h"
 
 #include <arpa/inet.h>
@@ -19,19 +19,20 @@
 #include "store/postgresql/statements.h"
 
 enum {
-    TIMEOUT_MS = 10 * 60 * 1000, /* a server that does nothing at all for so long */
+    TIMEOUT_MS = 10 * 60 * 1000, /* how long the server may be silent */
     PIECE_BYTES = 1 << 16,
     FIND_OUT_TRIES = 20,
     FIND_OUT_AGAIN_MS = 250,
 };
 
-/* A stopped move must not hold the daemons up for ever. */
+/* A move that was stopped must not hold up the daemons for ever. */
 static const char setup[] = "SET lock_timeout = '10s';"
                             "SET idle_in_transaction_session_timeout = '60s';"
                             "SET client_connection_check_interval = '1s'";
 
-/* Daemons' changes wait for it: PG_FLOOR_EXCLUSIVE. No other table is locked; whoever has presented
- * a token has its row, which is waited for where that row is deleted or its lease ended. */
+/* The lock for which daemons' changes wait (as PG_FLOOR_EXCLUSIVE). No other table is locked. A
+ * program that has presented a token has the resource's row locked; we wait for it when we delete
+ * that row or end its lease. */
 static const char hold[] = "BEGIN; LOCK TABLE stockade.meta IN EXCLUSIVE MODE";
 
 struct pg_transfer {
@@ -39,13 +40,12 @@ struct pg_transfer {
     char *uri; /* owned; has a password */
     enum transfer_use use;
     struct pg pg;
-    /* What is put. */
-    bool copying;
+    bool copying; /* a COPY into `table` is under way */
     enum transfer_table table;
-    struct buf piece;
+    struct buf piece; /* rows that were not sent yet */
 };
 
-/* With the columns of transfer.h: what is selected, and what they are when they are put. */
+/* How each table is read, and into which columns it is put, in the order of transfer.h. */
 static const struct {
     const char *select, *put;
 } sql_of[TRANSFER_TABLES] = {
@@ -63,7 +63,7 @@ static const struct {
                            " FROM stockade.receipt ORDER BY resource, id",
                            "stockade.receipt(resource, id, token, fingerprint, resp3, written_ms,"
                            " reply)"},
-    /* What was forgotten has no receipts. */
+    /* Resources that were forgotten have no receipts. */
     [TRANSFER_RETIRED] = {"SELECT resource, token, retired_ms FROM stockade.retired"
                           " WHERE resource IN (SELECT id FROM stockade.resource) ORDER BY number",
                           "stockade.retired(resource, token, retired_ms)"},
@@ -100,7 +100,7 @@ static bool exec(struct pg_transfer *transfer, const char *commands)
     return (transfer->pg.conn != NULL && pg_run(&transfer->pg, commands)) || explain(transfer);
 }
 
-/* The rows of a query, at least one. NULL: it failed. */
+/* Return the rows of a query that gives at least one. NULL: it failed. */
 static PGresult *query(struct pg_transfer *transfer, const char *text)
 {
     struct pg *pg = &transfer->pg;
@@ -160,7 +160,7 @@ static bool facts(struct transfer *base, struct transfer_facts *facts)
     return true;
 }
 
-/* Reading: a stream of tuples, in pieces of any length. */
+/* Reading a stream of tuples that comes in pieces of any length. */
 
 static const char signature[11] = "PGCOPY\n\377\r\n";
 
@@ -171,7 +171,7 @@ struct stream {
     bool more;
 };
 
-/* Are there so many bytes more? Fetches them. */
+/* Fetch until so many bytes are here. False: they do not come. */
 static bool has(struct stream *stream, size_t len)
 {
     while (stream->data.len - stream->at < len)
@@ -190,7 +190,8 @@ static int64_t number(struct stream *stream, size_t len)
     return value;
 }
 
-/* The next tuple. The cells' bytes are offsets until it is whole, for the buffer moves. */
+/* Take the next tuple. The buffer moves while it is fetched, so until the tuple is whole, offsets
+ * stand for the cells' bytes. */
 static bool take_tuple(struct stream *stream, const char *columns, struct transfer_cell *cells,
                        bool *end)
 {
@@ -258,7 +259,7 @@ static bool each(struct transfer *base, enum transfer_table table, transfer_row 
     buf_free(&stream.data);
     if (!good && (transfer->pg.failed || transfer->pg.conn == NULL))
         return explain(transfer);
-    if (!good) /* the row's own reason; what is still to come is not wanted */
+    if (!good) /* the caller has stopped, for its own reason: the rest is not wanted */
         pg_drop(&transfer->pg);
     return good;
 }
@@ -295,7 +296,7 @@ static bool start(struct pg_transfer *transfer, enum transfer_table table)
     return true;
 }
 
-/* End what is being put. */
+/* End the COPY that is under way. */
 static bool finish(struct pg_transfer *transfer)
 {
     if (!transfer->copying)
@@ -320,7 +321,7 @@ static void put_cell(struct buf *buf, char column, const struct transfer_cell *c
     }
 }
 
-/* As SQL that gives the text, whatever is in it. */
+/* Append SQL that gives the text, whatever is in it. */
 static void quote(struct buf *sql, const char *text, size_t len)
 {
     buf_append_text(sql, "convert_from(decode('");
@@ -337,8 +338,8 @@ static bool exec_buf(struct pg_transfer *transfer, struct buf *sql)
     return good;
 }
 
-/* Of two heads of a chain the later one stays. Of no identity: the audit sees that the store is not
- * the one that it was. */
+/* Put the head of a chain; of two heads the later one stays. It gets no identity: by that the audit
+ * sees that the store is not the one that it was. */
 static bool put_head(struct pg_transfer *transfer, const struct transfer_cell *cells)
 {
     struct buf sql = {0};
@@ -400,7 +401,8 @@ static bool revoke(struct transfer *base, int64_t *count)
     return exec_buf(transfer, &sql);
 }
 
-/* Daemons plan by what they know of the tables, which may have been empty. */
+/* Write the opening and the floor. ANALYZE, since daemons' plans may be from when the tables were
+ * empty. */
 static bool set(struct transfer *base, int64_t opening, int64_t floor)
 {
     struct buf sql = {0};
@@ -427,7 +429,8 @@ static bool mark(struct transfer *base, const struct transfer_mark *mark)
     return exec_buf(of(base), &sql);
 }
 
-/* What became of a transaction whose COMMIT has no answer, where that can be asked in time. */
+/* Find out what became of a transaction whose COMMIT has no answer. False: it is not there, or that
+ * could not be found out in time. */
 static bool find_out(struct pg_transfer *transfer, const char *id)
 {
     static const struct timespec moment = {.tv_nsec = FIND_OUT_AGAIN_MS * 1000000L};
@@ -455,7 +458,7 @@ static bool find_out(struct pg_transfer *transfer, const char *id)
     return explain(transfer);
 }
 
-/* Where it waits for no standby any more, it may be lost. */
+/* A commit that no longer waited for its standby may be lost, so it has failed. */
 static bool commit(struct transfer *base)
 {
     struct pg_transfer *transfer = of(base);
@@ -472,8 +475,8 @@ static bool commit(struct transfer *base)
     return pg->sqlstate[0] == '\0' && find_out(transfer, id);
 }
 
-/* Whoever gives up still has something to put right, so nobody is asked any more whether to go on;
- * and the connection may be gone. */
+/* The caller gives up, but has to put things right yet: so the watch is asked no more whether to go
+ * on. The connection may be gone; then make it anew. */
 static void undo(struct transfer *base)
 {
     struct pg_transfer *transfer = of(base);

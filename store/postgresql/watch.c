@@ -18,7 +18,7 @@ enum {
     AGAIN_MS = 250, /* where the database is away */
     CHORES_MS = 10 * 1000,
     GUARDS_MS = 3 * 1000,
-    NAMES_BYTES_MAX = 256 * 1024, /* of each list; waiters also look once a second */
+    NAMES_BYTES_MAX = 256 * 1024, /* of each list; more are dropped: waiters also poll */
 };
 
 /* Names. */
@@ -33,7 +33,7 @@ static void add(struct buf *names, struct bytes name)
     buf_append_bytes(names, name);
 }
 
-/* The next one from `*at` on; empty: there is none. */
+/* Return the next name from `*at` on. Empty: there is none. */
 static struct bytes next(const struct buf *names, size_t *at)
 {
     uint16_t len;
@@ -46,7 +46,7 @@ static struct bytes next(const struct buf *names, size_t *at)
     return name;
 }
 
-/* Take what is in one of the lists, which is empty after. */
+/* Take all names out of a list. */
 static struct buf take(struct pg_watch *watch, struct buf *list)
 {
     pthread_mutex_lock(&watch->lock);
@@ -110,7 +110,7 @@ static bool listen_for(struct pg_watch *watch)
     return watch->listening;
 }
 
-/* The payload is the resource's name in hexadecimal digits; anybody can send another. */
+/* The payload is a resource's name in hexadecimal digits; but anybody can send anything. */
 static void on_news(void *context, const char *payload)
 {
     struct pg_watch *watch = context;
@@ -190,8 +190,8 @@ static bool look_at_blockers(struct pg_watch *watch)
     return good;
 }
 
-/* How long ago the oldest snapshot was begun nobody tells to everybody; its transaction id, they
- * do. */
+/* Find the age of the oldest snapshot. The server does not tell every role when one began, but it
+ * tells its transaction id: so we note since when we see the same one. */
 static bool look_at_snapshots(struct pg_watch *watch)
 {
     struct pg *pg = &watch->connection.pg;
@@ -211,7 +211,7 @@ static bool look_at_snapshots(struct pg_watch *watch)
     return pg_end(pg);
 }
 
-/* By a time that is known to be right. */
+/* Note the time and remove old marks, by a time that has just been found right. */
 static bool do_chores(struct pg_watch *watch)
 {
     struct pg_txn *txn = &watch->connection.txn;
@@ -233,8 +233,8 @@ static bool do_chores(struct pg_watch *watch)
     return pg_end(txn->pg) && look_at_snapshots(watch);
 }
 
-/* A trigger that somebody makes now may alter what we write, without a trace in our own statements'
- * results. */
+/* A trigger that somebody makes while we run may change what we write, and our own statements'
+ * results would not show it. */
 static bool look_at_tables(struct pg_watch *watch)
 {
     struct pg *pg = &watch->connection.pg;
@@ -253,7 +253,7 @@ static bool look_at_tables(struct pg_watch *watch)
     return true;
 }
 
-/* Whoever owns a guarded table may rename it, or take the guard off: that is told at once. */
+/* The owner of a guarded table may rename it, or take the guard off: tell that soon. */
 static bool look_at_guards(struct pg_watch *watch)
 {
     struct pg *pg = &watch->connection.pg;
@@ -294,7 +294,7 @@ static bool is_stopping(struct pg_watch *watch)
     return stopping;
 }
 
-/* Until the server says something, or one of the other threads. */
+/* Sleep until the server says something, or one of the other threads. */
 static void rest(struct pg_watch *watch, int ms)
 {
     const struct pg *pg = &watch->connection.pg;
@@ -323,7 +323,8 @@ static void *watch_main(void *context)
             watch->chores_ms = now_ms + CHORES_MS;
             good = do_chores(watch);
         }
-        /* Last: what came with a trip's results is in memory, where poll() does not see it. */
+        /* Last of all: news that came with a trip's results are in memory, where poll() does not
+         * see them. */
         good = good && hear(watch);
         rest(watch, !good ? AGAIN_MS : watch->blocked ? LOOK_MS : REST_MS);
     }
