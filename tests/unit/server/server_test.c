@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -64,6 +65,8 @@ struct rig {
     struct server *server;
     char folder[64], path[80]; /* of a unix socket */
     int port;                  /* of the TCP listener */
+    struct log_file log_file;
+    struct log log;
 };
 
 static void on_turn(uv_prepare_t *turn)
@@ -108,7 +111,9 @@ static struct rig *rig_new(size_t sessions_max)
                                             .limits = {.things = {[ACCOUNT_WAITERS] = 10}},
                                             .address = ""});
     ticking = NULL;
-    rig->server = server_new(&rig->loop, NULL);
+    rig->log_file = LOG_FILE(memfd_create("log", MFD_CLOEXEC));
+    rig->log = (struct log){.level = LOG_INFO_LEVEL, .file = &rig->log_file};
+    rig->server = server_new(&rig->loop, &rig->log);
     bind_both(rig);
     assert_true(server_open(rig->server, rig->engine, why, sizeof why));
     uv_prepare_init(&rig->loop, &rig->turn);
@@ -138,6 +143,7 @@ static int rig_free(void **state)
     store_close(rig->store);
     assert_int_equal(uv_loop_close(&rig->loop), 0);
     assert_int_equal(rmdir(rig->folder), 0); /* the socket file is gone */
+    close(rig->log_file.fd);
     free(rig);
     return 0;
 }
@@ -384,6 +390,34 @@ RIG_TEST(a_broken_protocol_is_told_before_the_end_even_behind_a_flood)
     expect(rig, fd, "+PONG\r\n-ERR Protocol error: an argument has at most 16777216 bytes\r\n");
     expect_end(rig, fd);
     free(data);
+}
+
+/* So many lines were logged when one more handshake had failed: TLS, on a plain address. */
+static int lines_after_a_failure(struct rig *rig)
+{
+    char alert[7], logged[4096];
+    int fd = client(rig), lines = 0;
+
+    send_text(rig, fd, "\x16\x03");
+    assert_int_equal(receive(rig, fd, alert, sizeof alert), sizeof alert);
+    close(fd);
+    ssize_t len = pread(rig->log_file.fd, logged, sizeof logged, 0);
+    for (ssize_t i = 0; i < len; i++)
+        lines += logged[i] == '\n';
+    return lines;
+}
+
+/* Whoever can connect may let many fail. */
+RIG_TEST(of_handshakes_that_fail_one_a_second_is_logged)
+{
+    time_ms += 1000;
+    assert_int_equal(lines_after_a_failure(rig), 1);
+    assert_int_equal(lines_after_a_failure(rig), 1);
+    time_ms += 999;
+    assert_int_equal(lines_after_a_failure(rig), 1);
+    time_ms += 1;
+    assert_int_equal(lines_after_a_failure(rig), 2);
+    assert_int_equal(lines_after_a_failure(rig), 2);
 }
 
 RIG_TEST(quit_answers_what_came_before_and_drops_what_comes_after)
