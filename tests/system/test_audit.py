@@ -14,7 +14,6 @@ import re
 import resource
 import signal
 import socket
-import sqlite3
 import struct
 import subprocess
 import threading
@@ -211,9 +210,8 @@ def test_who_leaves_at_once_is_told_as_who_did_it(rig, tool, leaves):
     other = audit.daemon.client()
     other("AUTH", "other", "pw")
     peer = "{}:{}".format(*other.sock.getsockname())
-    # Another program is writing to the store's file, so that nothing is done before that.
-    with contextlib.closing(sqlite3.connect(rig.store, isolation_level=None)) as file:
-        file.execute("BEGIN IMMEDIATE")
+    # Nothing is done before that.
+    with rig.store_locked():
         other.sock.sendall(b"".join(encode("REVOKE", name) for name in names) +
                            encode("RESET") * (leaves == "resets"))
         assert [holder("PING"), holder("PING")] == ["PONG"] * 2  # by now it has read them
@@ -221,7 +219,6 @@ def test_who_leaves_at_once_is_told_as_who_did_it(rig, tool, leaves):
             other.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             other.sock.close()
             wait_until(lambda: holder.counter("connected_clients") == 1, "it is noticed")
-        file.execute("ROLLBACK")
     audit.await_event("revoke", count=1 if leaves == "closes" else len(names))
     audit.stop()
     told = audit.events("revoke")

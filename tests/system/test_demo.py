@@ -276,13 +276,7 @@ def test_a_signal_ends_it_with_nothing_left_behind_though_a_buyer_is_stopped(too
     only_stops = ["--losses", 0] if demo == "basket" else []
     running = tool.start("demo", demo, "--contender", contender, "--stock", 10, "--pause", "10m",
                          *only_stops)
-    tool.await_stopped_child(running)
-    running.send_signal(number)
-    _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
-    assert running.returncode == -number
-    assert "interrupted" in stderr
-    assert tool.left_behind() == []
-    tool.await_no_process()
+    tool.end_with_a_stopped_child(running, number)
 
 
 def test_no_process_outlives_a_demo_that_is_killed(tool):

@@ -2,12 +2,9 @@
 """What is told of a lease's time, and short leases where the store or the lease service takes its
 time: never more than is left there, and nobody's error."""
 
-import contextlib
-import sqlite3
-
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import wait_until
 
 LOCK, COUNTER = "stockade:{r}:lock", "stockade:{r}:token"
 TTL_MS = 150
@@ -21,16 +18,6 @@ def peek(redis):
 @pytest.fixture
 def client(rig, redis):
     return rig.daemon(lease=redis.uri).client()
-
-
-@contextlib.contextmanager
-def locked(rig):
-    """Another program is writing to the store's file."""
-    with contextlib.closing(sqlite3.connect(rig.store, timeout=patience(10),
-                                            isolation_level=None)) as file:
-        file.execute("BEGIN IMMEDIATE")
-        yield
-        file.execute("ROLLBACK")
 
 
 def ask_late(relay, peek, client, *command):
@@ -62,7 +49,7 @@ def test_no_reply_tells_more_than_redis_has_left_whatever_the_phases_of_the_cloc
 
 def test_a_renewal_that_the_store_holds_up_is_told_what_the_service_has_left(rig, peek, client):
     token = client.token("r")
-    with locked(rig):
+    with rig.store_locked():
         left = client("RENEW", "r", token, 2000)
         assert 0 < peek("PTTL", LOCK) and left <= 2000
         wait_until(lambda: peek("PTTL", LOCK) == -2, "the renewed lease ran out")
@@ -73,7 +60,7 @@ def test_a_renewal_that_the_store_holds_up_is_told_what_the_service_has_left(rig
 def test_a_renewal_that_another_overtook_is_told_that_its_lease_is_over(rig, peek, client):
     """The store knows of no newer grant: the token still writes, so it is not STALE."""
     token = client.token("r")
-    with locked(rig):
+    with rig.store_locked():
         assert 0 < client("RENEW", "r", token, 1000) <= 1000
         wait_until(lambda: peek("PTTL", LOCK) == -2, "the renewed lease ran out")
         peek("SET", LOCK, f"{token + 1} {'f' * 32}", "PX", 60000)
@@ -85,7 +72,7 @@ def test_a_renewal_that_another_overtook_is_told_that_its_lease_is_over(rig, pee
 def hold_up(rig, peek, client, *options):
     """An ACQUIRE whose lease is over before the store has it."""
     granted = int(peek("GET", COUNTER) or 0)
-    with locked(rig):
+    with rig.store_locked():
         client.send("ACQUIRE", "r", TTL_MS, *options)
         wait_until(lambda: int(peek("GET", COUNTER) or 0) > granted, "Redis has granted it")
         wait_until(lambda: peek("EXISTS", LOCK) == 0, "and it ran out")

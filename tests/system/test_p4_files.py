@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import sqlite3
 
 import pytest
 
@@ -223,11 +222,8 @@ def test_a_file_that_another_program_locks_is_named_in_the_reply(rig):
     daemon = rig.daemon()
     client = daemon.client()
     token = client.token("r")
-    file = sqlite3.connect(rig.store, isolation_level=None)
-    file.execute("BEGIN IMMEDIATE")
-    client.refused("STORE", "FENCED", token, "SET", "r", 1, text="another program")
-    file.execute("ROLLBACK")
-    file.close()
+    with rig.store_locked():
+        client.refused("STORE", "FENCED", token, "SET", "r", 1, text="another program")
     assert client.fenced(token, "SET", "r", 1) == "OK"
 
 

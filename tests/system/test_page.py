@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page, in a real browser: it shows what happens when it happens, and names are text."""
 
-import contextlib
 import re
-import sqlite3
 import time
 import urllib.parse
 
@@ -73,10 +71,8 @@ def test_the_first_line_tells_of_a_command_that_the_store_failed(rig, browser):
     client = daemon.client()
     with browser.page(daemon) as page:
         page.await_text("#verdict", "All is well.")
-        with contextlib.closing(sqlite3.connect(rig.store, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
+        with rig.store_locked():
             client.refused("STORE", "ACQUIRE", "k", 60000)
-            other.execute("ROLLBACK")
         client.token("other")
         page.await_text("#verdict", "Commands failed with STORE within the last minute")
 

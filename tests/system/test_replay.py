@@ -244,10 +244,4 @@ def test_a_daemon_that_dies_ends_the_replay_with_the_line(tool, rig, orders_file
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda n: n.name)
 def test_a_signal_ends_it_with_nothing_left_behind(tool, orders_file, number):
     running = tool.start("replay", "--orders", orders_file, "--pause", "10m", "--pause-every", 50)
-    tool.await_stopped_child(running)
-    running.send_signal(number)
-    _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
-    assert running.returncode == -number
-    assert "interrupted" in stderr
-    assert tool.left_behind() == []
-    tool.await_no_process()
+    tool.end_with_a_stopped_child(running, number)

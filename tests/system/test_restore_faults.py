@@ -3,7 +3,6 @@
 
 import contextlib
 import signal
-import sqlite3
 import subprocess
 
 import pytest
@@ -174,13 +173,11 @@ def restore_behind_a_writer(rig, maintenance):
     rig.faults.order("write stall restore")
     running = maintenance.start_faulty("restore", maintenance.copy, stderr=subprocess.PIPE)
     rig.faults.await_hit(20)
-    with contextlib.closing(sqlite3.connect(rig.store, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
+    with rig.store_locked():
         rig.faults.clear()
         with pytest.raises(subprocess.TimeoutExpired):
             running.wait(0.5)
         yield running
-        other.execute("COMMIT")
 
 
 def test_a_writer_in_the_way_is_waited_for(rig, maintenance):

@@ -2,27 +2,15 @@
 """What the store confirms of a lease, the daemon's memory knows: after a restart, after an expiry
 that was none, and where the store takes nothing as a connection closes."""
 
-import contextlib
 import json
 import signal
-import sqlite3
 
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import wait_until
 from harness.resp import Push
 from harness.rig import restart
 from harness.users import ROOT, login, with_users
-
-
-@contextlib.contextmanager
-def locked(rig):
-    """Another program is writing to the store's file."""
-    with contextlib.closing(sqlite3.connect(rig.store, timeout=patience(10),
-                                            isolation_level=None)) as file:
-        file.execute("BEGIN IMMEDIATE")
-        yield
-        file.execute("ROLLBACK")
 
 
 def shown(daemon):
@@ -85,7 +73,7 @@ def test_an_ephemeral_lease_ends_though_the_store_was_locked_as_its_connection_c
     daemon = rig.daemon(lease=redis.uri)
     holder, other = daemon.client(name="holder"), daemon.client()
     token = holder.token("r", 60000, "EPHEMERAL")
-    with locked(rig):
+    with rig.store_locked():
         holder.reset()
         wait_until(lambda: b"name=holder" not in other("CLIENT", "LIST"), "the daemon noticed")
         wait_until(lambda: "cannot release leases" in daemon.stderr(), "it is told")

@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import signal
+import sqlite3
 import urllib.error
 import urllib.request
 
@@ -202,6 +203,15 @@ class Rig:
     def daemon(self, *args, timeout=HANG_SECONDS, **options):
         """A daemon that is ready."""
         return self.start(*args, **options).await_ready(timeout)
+
+    @contextlib.contextmanager
+    def store_locked(self):
+        """Another program is writing to the store's file, and changes nothing in the end."""
+        with contextlib.closing(sqlite3.connect(self.store, timeout=patience(10),
+                                                isolation_level=None)) as file:
+            file.execute("BEGIN IMMEDIATE")
+            yield
+            file.execute("ROLLBACK")
 
     def fault_env(self):
         """The environment that puts a daemon under the fault shim; `faults` takes the orders."""

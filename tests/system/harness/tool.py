@@ -64,6 +64,16 @@ class Tool:
                        if parent == running.pid)
         wait_until(stopped, "a child is stopped", seconds)
 
+    def end_with_a_stopped_child(self, running, number):
+        """By a signal: it ends, and so do all who worked for it."""
+        self.await_stopped_child(running)
+        running.send_signal(number)
+        _, stderr = running.communicate(timeout=patience(HANG_SECONDS))
+        assert running.returncode == -number
+        assert "interrupted" in stderr
+        assert self.left_behind() == []
+        self.await_no_process()
+
     def await_no_process(self):
         wait_until(lambda: not self.processes(), f"all are gone: {self.processes()}")
 
