@@ -74,7 +74,8 @@ DEEDS = {LEASE: """give_one give_or_gone give_or_error give_each give_all_ok tak
     extend_or_take take_or_error net_extend rb_lock obtain spring_obtain spring_renew
     spring_unlock spring_unlock_told unlock_signal extend_zero redisson_lock redisson_fenced_lock
     redisson_unlock redisson_renew redisson_renew_each db_take_all db_extend_all db_give_each
-    take_batch extend_in_time reset_all semaphore""",
+    take_batch extend_in_time reset_all semaphore_take
+    semaphore_extend semaphore_give""",
     READ: """left_if_own left_if_own_3 left_or_error least_left owner_and_left
     owner_and_left_or_null""",
     REVOKE: "reset redisson_force_unlock"}

@@ -292,6 +292,19 @@ static void run(struct call *call, const struct lock_script *script)
     lock_run_start(request, &ask);
 }
 
+/* A script that is known and not done: what it is for, and what to do instead. */
+static void refuse(struct request *request, const struct lock_script *script)
+{
+    static const char *const purposes[] = {
+        [LOCK_LOOK] = "looks at locks",  [LOCK_TAKE] = "acquires locks",
+        [LOCK_EXTEND] = "extends locks", [LOCK_GIVE] = "gives locks back",
+        [LOCK_REVOKE] = "ends locks",
+    };
+
+    request_fail(request, STK_ERR, "the script of %s that %s is not done: %s", script->library,
+                 purposes[script->form->verb], script->form->refused);
+}
+
 static void eval(struct request *request, bool by_sha1)
 {
     const struct lock_script *script = script_of(request);
@@ -302,7 +315,7 @@ static void eval(struct request *request, bool by_sha1)
     else if (script == NULL)
         request_fail(request, STK_ERR, "%s", request->engine->lock_keys == NULL ? OFF : NOT_KNOWN);
     else if (script->form->refused != NULL)
-        request_fail(request, STK_ERR, "%s", script->form->refused);
+        refuse(request, script);
     else if (take_numkeys(&call))
         run(&call, script);
 }

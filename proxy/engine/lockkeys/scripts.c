@@ -333,12 +333,16 @@ FORM(redisson_renew) = {LOCK_EXTEND, .keys = 1, .value = 2, .ttl = 1, .reply = r
 FORM(redisson_renew_each) = {LOCK_EXTEND, .flags = LOCK_EACH | LOCK_VALUES, .value = 2, .ttl = 1,
                              .reply = reply_each};
 
-/* Known, and not done. */
-FORM(reset_all) = {.refused = "this script would end the locks of everybody, and is not done: "
-                              "REVOKE resource ends one"};
-FORM(semaphore) = {.refused = "a semaphore lets several in at once, so none of them is fenced: let "
-                              "each take a lease of its own, such as one of resource#1 to "
-                              "resource#n"};
+/* Known, and not done. Where one that extends or gives back is not, the one that acquires is not,
+ * either: a lock that nobody could give back would stand until its time is over. */
+FORM(reset_all) = {LOCK_REVOKE, .refused = "it would end those of everybody; REVOKE resource ends "
+                                           "one"};
+#define SEMAPHORE                                                                                  \
+    .refused = "a semaphore lets several in at once, so none of them is fenced: let each take a "  \
+               "lease of its own, such as one of resource#1 to resource#n"
+FORM(semaphore_take) = {LOCK_TAKE, SEMAPHORE};
+FORM(semaphore_extend) = {LOCK_EXTEND, SEMAPHORE};
+FORM(semaphore_give) = {LOCK_GIVE, SEMAPHORE};
 
 /* One row for each text; tools/lock-scripts prints those of an installed library. */
 static const struct lock_script scripts[] = {
@@ -385,15 +389,15 @@ static const struct lock_script scripts[] = {
     {"7157921a7cc7cfba979acf6d63f073151df17d12", "af6e9c30e6590645797ac380b57c47aae48fd1d3",
      "redis-semaphore", &give_one},
     {"43ebdb49120d170e08af560cb4e46e36f8585936", "deef514c4e50d6fb7bf68ebc70b2cb05bbe897e3",
-     "redis-semaphore", &semaphore},
+     "redis-semaphore\'s semaphores", &semaphore_take},
     {"999a49a1d07671a8027165641001f5bad44608b3", "94944e61efd7e73f2709609a0ddf1db07036fe30",
-     "redis-semaphore", &semaphore},
+     "redis-semaphore\'s semaphores", &semaphore_extend},
     {"10c1c2e05e7c48aa5824d227b8c51abcde87b18e", "7857d5b2f75933dc1b8f9dd1b1b7f7b102e90c21",
-     "redis-semaphore", &semaphore},
+     "redis-semaphore\'s semaphores", &semaphore_take},
     {"2327bcdc5edb5b8687f6d19b5e1f42b815ebddab", "540d82932b9da3b855e9283ce94e98d40f959533",
-     "redis-semaphore", &semaphore},
+     "redis-semaphore\'s semaphores", &semaphore_extend},
     {"0bd1010c98f1ddd70a6024fd374489a8ea3d2c12", "6e9e63e85cad488669e0ceecb9884a9853d04414",
-     "redis-semaphore", &semaphore},
+     "redis-semaphore\'s semaphores", &semaphore_give},
     {"e950836ed1e694540c503ef9972b8de518044d3b", "1eee6b413e1fa4fe71225373c1f8c91b73cf1778",
      "redsync", &give_or_gone},
     {"00583931c4e4d483f6233879c133c71ed5393f9d", "68861aa8724846c4d49fb1b44ff4aa7d57e0fe5c",

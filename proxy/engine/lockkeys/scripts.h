@@ -46,7 +46,8 @@ struct lock_form {
     unsigned char channel;     /* in ARGV: the same */
     unsigned char message;     /* in ARGV: what it is told; 0: the first key */
     void (*reply)(const struct lock_run *run, struct buf *out);
-    const char *refused; /* it is known, and not done: why, and what to do instead */
+    const char *refused; /* it is known, and not done: why, and what to do instead; the verb says
+                            what it would do */
 };
 
 struct lock_script {
