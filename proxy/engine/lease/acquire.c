@@ -316,8 +316,25 @@ static void fail(struct acquire *acquire, enum stk_error error, const char *reas
     tell(acquire);
 }
 
+/* Is it a repeat of the head of its line, which is still on its way? Then nobody else has the lease:
+ * the head is about to be told of it, or to give it back because its client has gone. */
+static bool repeats_head(const struct acquire *acquire)
+{
+    const struct bytes id = acquire->options.id;
+
+    if (id.len == 0 || acquire->way == WAY_BASKET || line_is_head(&acquire->waiter))
+        return false;
+    const struct waiter *head = line_head(&acquire->waiter);
+    return head != NULL && !head->waits && head->events == &waiter_events &&
+           bytes_equal(list_entry(head, const struct acquire, waiter)->options.id, id);
+}
+
 static void end_denied(struct acquire *acquire)
 {
+    if (repeats_head(acquire)) {
+        fail(acquire, STK_BUSY, "the first request of this ID is still under way; ask again");
+        return;
+    }
     leave(acquire, 0);
     acquire->engine->counters.leases_denied++;
     acquire->engine->counters.waits_in_vain += acquire->waits_since_us != 0;
@@ -510,6 +527,14 @@ static void on_answered(struct lease_call *call)
 
 /* WAITING: in line. */
 
+/* Only the head may take the lease: it was none when it asked, and has not been denied it yet. */
+static bool is_head_by_now(const struct acquire *acquire)
+{
+    return acquire->state == ACQUIRE_ASKING && acquire->way != WAY_BASKET &&
+           acquire->call.reentry_only && acquire->allowance != ALLOWANCE_REFUSED &&
+           line_is_head(&acquire->waiter);
+}
+
 /* Another has it: wait, or say so. */
 static void on_denied(struct acquire *acquire)
 {
@@ -519,7 +544,11 @@ static void on_denied(struct acquire *acquire)
     struct waiter *waiter = &acquire->waiter;
 
     if (!has_time(acquire)) {
-        if (!acquire_keeps_place(acquire) || !asks_again(acquire))
+        if (acquire_keeps_place(acquire) && asks_again(acquire))
+            return;
+        if (!acquire_keeps_place(acquire) && is_head_by_now(acquire))
+            attempt(acquire);
+        else
             end_denied(acquire);
         return;
     }

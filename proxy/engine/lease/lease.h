@@ -127,6 +127,8 @@ void line_pass_over(struct waiter *waiter);
 /* 1 is next. */
 int64_t line_place(const struct waiter *waiter);
 bool line_is_head(const struct waiter *waiter);
+/* The head of its line; NULL: all are passed over. */
+const struct waiter *line_head(const struct waiter *waiter);
 /* Was the line woken while its head asked? Says so once. */
 bool line_was_woken(struct waiter *head);
 /* The head was denied: its turn comes again when the lease may be over, in `held_ms`. */

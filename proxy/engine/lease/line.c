@@ -139,9 +139,14 @@ void line_join(struct engine *engine, struct bytes resource, struct waiter *wait
     line->count++;
 }
 
+const struct waiter *line_head(const struct waiter *waiter)
+{
+    return head_of(waiter->line);
+}
+
 bool line_is_head(const struct waiter *waiter)
 {
-    return head_of(waiter->line) == waiter;
+    return line_head(waiter) == waiter;
 }
 
 void line_poll_in(struct waiter *head, int64_t held_ms)

@@ -60,6 +60,43 @@ WORLD_TEST(a_repeat_gets_its_lease_where_the_lease_service_has_lost_the_lock)
     assert_says(world, 1, "FENCED 1 SET k v", "+OK\r\n");
 }
 
+/* Nobody else has the lease: null would say so. */
+WORLD_TEST(a_repeat_that_comes_while_the_first_is_given_back_is_to_ask_again)
+{
+    enum { LATE_MS = 50 };
+
+    for (int passed_ms = 0; passed_ms < 3 * LATE_MS; passed_ms += LATE_MS / 2) {
+        world_renew(world, NULL);
+        lease_service_set_late(world->service, LATE_MS);
+        world_send(world, 1, "ACQUIRE k 60000 ID a");
+        world_disconnect(world, 1);
+        world_pass(world, passed_ms);
+        world_send(world, 2, "ACQUIRE k 60000 ID a");
+        world_pass(world, 4 * LATE_MS);
+        lease_service_set_late(world->service, 0);
+        const char *reply = world_received(world, 2);
+        if (strncmp(reply, "-BUSY the first ", 16) == 0)
+            assert_begins(world, 2, "ACQUIRE k 60000 ID a", "*2\r\n:");
+        else if (strncmp(reply, "*2\r\n:", 5) != 0)
+            fail_msg("after %d ms: %s", passed_ms, reply);
+    }
+}
+
+/* Its own grant is being recorded, and nobody waits for it any more. */
+EITHER_TEST(a_repeat_that_comes_while_the_first_is_recorded_is_to_ask_again)
+{
+    store_memory_hold_writes(world->store, true);
+    world_send(world, 1, "ACQUIRE k 60000 ID a");
+    world_disconnect(world, 1);
+    assert_begins(world, 2, "ACQUIRE k 60000 ID a", "-BUSY the first ");
+    assert_says(world, 3, "ACQUIRE k 60000 ID b", NOBODY);
+    assert_says(world, 4, "ACQUIRE k 60000", NOBODY);
+    store_memory_hold_writes(world->store, false);
+    world_settle(world);
+    assert_begins(world, 2, "ACQUIRE k 60000 ID a", "*2\r\n:");
+    assert_says(world, 3, "ACQUIRE k 60000 ID b", NOBODY);
+}
+
 WORLD_TEST(state_lost_after_the_floor_was_read_costs_a_round_and_no_token)
 {
     lease_service_mark(world->service);
