@@ -4,11 +4,16 @@ that is over leaves no process, however it ends; what tests share, and loses, is
 
 import contextlib
 import os
+import pathlib
+import queue
 import re
+import runpy
 import shutil
 import signal
 import socket
 import subprocess
+import sys
+import threading
 
 import pytest
 
@@ -156,6 +161,44 @@ def test_a_process_that_a_suite_leaves_behind_is_ended_and_fails_it(tmp_path):
     status, output = check(tmp_path, LEAVES + PASSES)
     assert status == 1 and "FAILED unit: left a process behind: sleep 1000" in output, output
     assert output.endswith("\n1 passed, 1 failed\n"), output
+
+
+class Ended:
+    """A thread's folder in /proc when the thread has gone."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def __truediv__(self, _):
+        return self
+
+    def read_text(self):
+        raise self.error
+
+
+def test_children_of_every_thread_are_found_and_a_thread_that_ends_meanwhile_is_passed_over(
+        monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    children = runpy.run_path(str(REPO / "tools/check"))["children"]
+    started, known = queue.Queue(), threading.Event()
+
+    def start():
+        started.put(subprocess.Popen(["sleep", "1000"]))
+        known.wait()
+    thread = threading.Thread(target=start)
+    thread.start()
+    with started.get() as child:
+        assert child.pid in children(), "of a thread that runs"
+        tasks = list(pathlib.Path("/proc/self/task").iterdir())
+        gone = [Ended(FileNotFoundError()), Ended(ProcessLookupError())]
+        monkeypatch.setattr(pathlib.Path, "iterdir", lambda _: iter(gone + tasks))
+        assert child.pid in children()
+        monkeypatch.undo()
+        known.set()
+        thread.join()
+        assert child.pid in children(), "of one that has ended"
+        child.kill()
+    assert child.pid not in children()
 
 
 def test_a_rig_ends_the_others_where_one_cannot_be_ended(tmp_path):

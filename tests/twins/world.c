@@ -36,12 +36,38 @@ static void shutdown_asked(void *context)
     ((struct world *)context)->shutdown = true;
 }
 
+static void run_aside(void *context, struct engine_job *job)
+{
+    struct world *world = context;
+
+    if (world->holds_asides) {
+        check(world->asides_count < WORLD_CLIENTS_MAX);
+        world->asides[world->asides_count++] = job;
+        return;
+    }
+    job->run(job);
+    job->done(job);
+}
+
+void world_hold_asides(struct world *world, bool held)
+{
+    size_t count = world->asides_count;
+
+    world->holds_asides = held;
+    world->asides_count = 0;
+    for (size_t i = 0; i < count; i++)
+        run_aside(world, world->asides[i]);
+    world_settle(world);
+}
+
 static void start_engine(struct world *world)
 {
     struct engine_options options = world->options;
 
-    options.host = (struct engine_host){
-        .changed = memory_conn_changed, .shutdown = shutdown_asked, .context = world};
+    options.host = (struct engine_host){.changed = memory_conn_changed,
+                                        .shutdown = shutdown_asked,
+                                        .run_aside = run_aside,
+                                        .context = world};
     options.store = world->store;
     options.provider = world->provider;
     options.clock = world->clock;

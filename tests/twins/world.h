@@ -14,7 +14,7 @@
 #include "tests/twins/memory_lease.h"
 #include "tests/twins/memory_store.h"
 
-#define WORLD_CLIENTS_MAX 64
+#define WORLD_CLIENTS_MAX 80
 
 struct world {
     struct clock own_clock;
@@ -29,6 +29,9 @@ struct world {
     struct lease_provider *provider;
     struct engine_options options; /* as given */
     struct engine *engine;
+    bool holds_asides;
+    struct engine_job *asides[WORLD_CLIENTS_MAX];
+    size_t asides_count;
     struct memory_conn clients[WORLD_CLIENTS_MAX];
     bool shutdown;
 };
@@ -51,6 +54,9 @@ void world_settle(struct world *world);
 void world_step_store(struct world *world);
 /* Let time pass in small steps; everything settles after each. */
 void world_pass(struct world *world, int64_t ms);
+/* While they are held, nothing that the engine has done aside, such as checking a password, ends.
+ */
+void world_hold_asides(struct world *world, bool held);
 /* Begin another engine on the same store and lease service, as a daemon that was killed and has
  * been started again after so long. Clients are gone. */
 void world_restart_engine(struct world *world, int64_t ms);

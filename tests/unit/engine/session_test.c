@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A connection's order, its bounds, and who may do what. */
 #include "proxy/engine/internal.h"
+#include "proxy/engine/session/login.h"
 #include "proxy/engine/session/session.h"
 #include "tests/unit/engine/says.h"
 
@@ -432,6 +433,44 @@ UNFENCED_TEST(a_daemon_whose_store_is_lost_or_that_stops_is_not_healthy)
     buf_append(&json, "", 1);
     assert_non_null(strstr(json.data, "\"status\":\"draining\""));
     buf_free(&json);
+}
+
+/* Whose password takes long to check: that of crypt(3). */
+static struct acl *with_slow_password(void)
+{
+    static const char file[] = "user till on crypt:$6$rounds=1000$salt$"
+                               "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+                               "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n";
+    char why[ACL_WHY_SIZE] = "";
+    struct acl *acl = acl_parse(bytes_of(file), commands, commands_count, why);
+
+    if (acl == NULL)
+        fail_msg("%s", why);
+    return acl;
+}
+
+UNFENCED_TEST(so_many_passwords_are_checked_at_once_and_one_more_is_busy)
+{
+    world_renew(world, &(struct engine_options){.acl = with_slow_password()});
+    world_hold_asides(world, true);
+    for (int i = 1; i <= LOGINS_MAX + 2; i++) {
+        world_send(world, i, "AUTH till pw");
+        if (i <= LOGINS_MAX)
+            assert_heard(world, i, "");
+        else
+            assert_heard_begins(world, i, "-BUSY 64 passwords are being checked already");
+    }
+    world_disconnect(world, 2); /* a check goes on, and counts, when nobody waits for it */
+    assert_begins(world, LOGINS_MAX + 1, "AUTH till pw", "-BUSY ");
+    world_hold_asides(world, false);
+    for (int i = 1; i <= LOGINS_MAX; i++)
+        if (i != 2)
+            assert_heard_begins(world, i, "-WRONGPASS ");
+    world_hold_asides(world, true);
+    world_send(world, LOGINS_MAX + 1, "AUTH till pw");
+    assert_heard(world, LOGINS_MAX + 1, "");
+    world_hold_asides(world, false);
+    assert_heard_begins(world, LOGINS_MAX + 1, "-WRONGPASS ");
 }
 
 UNFENCED_TEST(shutdown_is_passed_on_to_the_host)
