@@ -51,6 +51,7 @@ class FaultTest {
 
     /** A server that has the next answer for each request; "": it closes the connection. */
     private static final class Script implements AutoCloseable {
+        private static final String SILENCE = "(nothing)";
         private final ServerSocket server;
         private final Queue<String> answers;
         private final List<String> asked = new CopyOnWriteArrayList<>();
@@ -79,6 +80,9 @@ class FaultTest {
                     if (answer.isEmpty()) {
                         Thread.sleep(50);
                         return;
+                    }
+                    if (answer.equals(SILENCE)) {
+                        continue;
                     }
                     socket.getOutputStream().write((answer + "\r\n")
                                                        .getBytes(StandardCharsets.UTF_8));
@@ -135,6 +139,40 @@ class FaultTest {
             FencedLock lock = shop.lock("r");
             lock.lock(60, TimeUnit.SECONDS);
             assertThrows(Unsure.class, () -> lock.lease().set("1"));
+        }
+    }
+
+    private static Throwable failure(FutureTask<?> task) {
+        return assertThrows(ExecutionException.class, () -> task.get(20, TimeUnit.SECONDS))
+            .getCause();
+    }
+
+    /** It has its limit all the same, and what was sent may have been applied. */
+    @Test
+    void aCallUnderWayWhenTheClientIsClosedEndsAndSaysWhatIsSo() throws Exception {
+        try (Script script = new Script("+OK", Script.SILENCE)) {
+            Stockade shop = script.connect();
+            FutureTask<String> reads = begin(() -> shop.get("k"));
+            Daemon.await("it is asked", () -> script.asked.size() == 2);
+            shop.close();
+            assertEquals(Unreachable.class, failure(reads).getClass());
+        }
+        try (Script script = new Script("+OK", "*2\r\n:1\r\n:60000", "")) {
+            Stockade shop = script.connect();
+            Lease lease = shop.lease("r", 60_000, 0);
+            FutureTask<Object> writes = begin(() -> lease.fenced("SET", "r", "1"));
+            Daemon.await("it is asked", () -> script.asked.size() >= 3);
+            shop.close();
+            assertEquals(Unsure.class, failure(writes).getClass());
+            assertThrows(IllegalStateException.class, () -> shop.get("k"));
+        }
+        try (Script script = new Script("+OK", "+OK", Script.SILENCE)) {
+            Stockade shop = script.connect();
+            FutureTask<Leases> waits =
+                begin(() -> shop.leaseAll(List.of("r", "s"), 60_000, 600_000));
+            Daemon.await("it is asked", () -> script.asked.size() >= 3);
+            shop.close();
+            assertEquals(Unreachable.class, failure(waits).getClass());
         }
     }
 

@@ -151,6 +151,9 @@ class FencedLockTest {
     void aLostLockIsToldAndIsNotEnteredAgain() throws Exception {
         CountDownLatch told = new CountDownLatch(1);
         FencedLock lock = shop.lock(name);
+        lock.onLost(() -> {
+            throw new IllegalStateException("a listener of the program's fails");
+        });
         lock.onLost(told::countDown);
         lock.lock();
         long token = lock.token();

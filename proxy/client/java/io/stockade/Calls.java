@@ -121,12 +121,18 @@ final class Calls {
         idle.clear();
     }
 
+    private boolean isClosed() {
+        lock.lock();
+        try {
+            return closed;
+        } finally {
+            lock.unlock();
+        }
+    }
+
     private Wire takeIdle() {
         lock.lock();
         try {
-            if (closed) {
-                throw new IllegalStateException("this Stockade is closed");
-            }
             return idle.pollFirst();
         } finally {
             lock.unlock();
@@ -241,6 +247,7 @@ final class Calls {
                 boolean aged = false;
                 Wire wire = null;
                 try {
+                    checkOpen();
                     wire = alone ? null : takeIdle();
                     if (kind == Kind.ONCE && wire != null) { /* it may be dead: a new one */
                         wire.close();
@@ -292,7 +299,7 @@ final class Calls {
         }
 
         private List<Object> exchange(Wire wire) throws IOException {
-            Keeper.Timed guard = keeper.closeAt(wire, deadline);
+            Keeper.Timed guard = keeper.closeAt(wire, deadline, alone);
             if (sent) {
                 request = requests.get();
             }
@@ -310,6 +317,15 @@ final class Calls {
                 unheard = true;
                 keeper.cancel(guard);
                 throw failed;
+            }
+        }
+
+        /** What was sent before may have been applied: that is not to be hidden. */
+        private void checkOpen() {
+            if (isClosed()) {
+                throw sent && kind != Kind.READ
+                    ? unanswered(new IOException("this Stockade was closed"))
+                    : new IllegalStateException("this Stockade is closed");
             }
         }
 

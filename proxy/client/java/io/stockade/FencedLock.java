@@ -166,7 +166,7 @@ public final class FencedLock implements Lock {
             if (!key.thread().isAlive()) {
                 shop.holds.remove(key, taken);
             }
-            listeners.forEach(Runnable::run);
+            listeners.forEach(Keeper::call);
         });
         return true;
     }

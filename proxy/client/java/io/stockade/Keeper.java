@@ -52,6 +52,22 @@ final class Keeper implements Runnable {
         abstract void fire(long now);
     }
 
+    /** Closes a connection at the end of its call's time. */
+    private static final class Guard extends Timed {
+        private final Wire wire;
+        private final boolean waits;
+
+        Guard(Wire wire, boolean waits) {
+            this.wire = wire;
+            this.waits = waits;
+        }
+
+        @Override
+        void fire(long now) {
+            wire.close();
+        }
+    }
+
     /** A request under way on this connection. */
     interface Pending {
         /** Its reply. */
@@ -82,7 +98,8 @@ final class Keeper implements Runnable {
     private long number;
     private long wakeAt;
     private boolean asleep;
-    private boolean closed;
+    private boolean closed; /* it only watches the calls under way */
+    private boolean ended;
     private SocketChannel channel;
     private Decoder decoder;
     private ByteBuffer writing; /* what the socket has no room for; null: nothing */
@@ -120,9 +137,13 @@ final class Keeper implements Runnable {
 
     /**
      * Have it fire at that time, and not at the one before. The lock is held. Where no thread can
-     * be started (an OutOfMemoryError), nothing has happened, and the next one tries again.
+     * be started (an OutOfMemoryError), nothing has happened, and the next one tries again. Once
+     * this is closed only calls under way are watched.
      */
     void schedule(Timed timed, long at) {
+        if (closed && !(timed instanceof Guard)) {
+            return;
+        }
         if (thread == null && !closed) {
             Thread first = threads.newThread(this);
             first.start();
@@ -147,17 +168,19 @@ final class Keeper implements Runnable {
         }
     }
 
-    /** Close a connection at that time, unless it is cancelled. */
-    Timed closeAt(Wire wire, long at) {
-        Timed guard = new Timed() {
-            @Override
-            void fire(long now) {
-                wire.close();
-            }
-        };
+    /**
+     * Close a connection at that time, unless it is cancelled; one whose call waits for leases also
+     * when this is closed. Where this has ended already: at once.
+     */
+    Timed closeAt(Wire wire, long at, boolean waits) {
+        Guard guard = new Guard(wire, waits);
         lock.lock();
         try {
-            schedule(guard, at);
+            if (ended || closed && waits) {
+                wire.close();
+            } else {
+                schedule(guard, at);
+            }
         } finally {
             lock.unlock();
         }
@@ -168,6 +191,9 @@ final class Keeper implements Runnable {
         lock.lock();
         try {
             unschedule(timed);
+            if (closed && !ended) {
+                selector.wakeup(); /* it may have been the last one */
+            }
         } finally {
             lock.unlock();
         }
@@ -205,7 +231,7 @@ final class Keeper implements Runnable {
 
     private void tell(Runnable listener) {
         try {
-            listeners.execute(() -> run(listener));
+            listeners.execute(() -> call(listener));
         } catch (OutOfMemoryError noThread) {
             LOG.log(Level.WARNING, "no thread for a listener, which is called later", noThread);
             schedule(new Timed() {
@@ -217,7 +243,8 @@ final class Keeper implements Runnable {
         }
     }
 
-    private static void run(Runnable listener) {
+    /** What one of them throws keeps none from being called. */
+    static void call(Runnable listener) {
         try {
             listener.run();
         } catch (RuntimeException | Error failed) {
@@ -394,12 +421,15 @@ final class Keeper implements Runnable {
         long millis;
         lock.lock();
         try {
+            runDue();
             if (closed) {
                 drop();
+                ended = schedule.isEmpty();
+            }
+            if (ended) {
                 selector.close();
                 return false;
             }
-            runDue();
             flush();
             millis = sleepMillis();
             asleep = true;
@@ -472,7 +502,17 @@ final class Keeper implements Runnable {
             for (Place place : List.copyOf(places.values())) {
                 place.fail(new IllegalStateException("this Stockade is closed"));
             }
+            for (Timed timed : List.copyOf(schedule)) {
+                if (timed instanceof Guard guard && !guard.waits) {
+                    continue;
+                }
+                unschedule(timed);
+                if (timed instanceof Guard guard) {
+                    guard.wire.close();
+                }
+            }
             if (thread == null) {
+                ended = true;
                 selector.close();
             } else {
                 selector.wakeup();
