@@ -403,3 +403,16 @@ async def test_a_daemon_that_restarts_is_waited_for(rig, key):
         assert await shop.get(key) == "2"
     await (await waiting).release()
     await shop.close()
+
+
+@in_loop
+async def test_a_write_that_nobody_reads_ends_in_its_time(rig, key):
+    """What fills the socket stays unsent, and is waited for by nobody."""
+    daemon = rig.daemon()
+    async with aio_connect(daemon, timeout=1) as shop:
+        lease = await shop.lease(key, ttl=60).acquire()
+        with daemon.frozen():
+            writing = asyncio.create_task(lease.set("x" * (16 << 20)))
+            await asyncio.wait({writing}, timeout=patience(20))
+            assert isinstance(writing.done() and writing.exception(), stockade.Unsure)
+        await lease.release()

@@ -103,13 +103,17 @@ class Keeper:
         """Called before a lease is asked for, so that none is granted that nobody could renew:
         RuntimeError where no thread can be started. The next one who needs it tries again."""
         with self._lock:
+            self._stop_at = None
             self._start()
 
-    def add(self, lease: LeaseBase) -> None:
-        """Look after it until forget()."""
+    def add(self, lease: LeaseBase) -> bool:
+        """Look after it until forget(). False: it was stopped since begin()."""
         with self._lock:
+            if self._stop_at is not None:
+                return False
             self._schedule(lease)
             self._wake(lease._due or 0.0)
+            return True
 
     def forget(self, lease: LeaseBase) -> None:
         lease._due = None
@@ -146,7 +150,9 @@ class Keeper:
         if self._thread is None:
             thread = threading.Thread(target=self._main, name="stockade", daemon=True)
             thread.start()
-            self._thread, self._stop_at, self._wakes_at = thread, None, 0.0
+            self._thread, self._wakes_at = thread, 0.0
+            if self._stop_at is not None:  # for what is owed since
+                self._stop_at = now() + LAST_WORDS
 
     def _wake(self, at: float) -> None:
         self._start()
@@ -262,7 +268,7 @@ class Keeper:
     def _tell(self, lease: LeaseBase) -> None:
         try:
             lease._tell_lost()
-        except Exception:  # the program's own callback: renewals go on
+        except BaseException:  # the program's own callback, sys.exit() in it: renewals go on
             log.exception("on_lost failed")
 
     def _send(self, commands: List[Words], wakes_at: float) -> None:

@@ -146,6 +146,11 @@ class LeaseBase:
         keeper.begin()
         self._keeper, self._pid = keeper, os.getpid()  # it may have been made before a fork
 
+    def _keep(self) -> None:
+        """It was granted: have it looked after."""
+        if not self._keeper.add(self):
+            raise Misuse(f"the shop was closed while the lease on {self.resource!r} was waited for")
+
     def _granted(self, token: int, asked: float, left: float) -> None:
         self._token = token
         self._state = LIVE

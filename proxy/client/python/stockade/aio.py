@@ -52,7 +52,7 @@ def connect(uri: str = "stockade://127.0.0.1:7379", timeout: float = 5.0,
     call connects, or `await connect(uri)`. `timeout`: seconds that a call may take, beside what it
     waits for a lease. `waiting_max`: connections at most on which this process waits for leases;
     who comes then waits for one of them. `client_name`: who this is, at the daemon's page and in
-    `stockade why`."""
+    `stockade why`; by default PROGRAM-PID@HOST. Each process needs one of its own."""
     return Stockade(uri, timeout, waiting_max, client_name)
 
 
@@ -177,9 +177,11 @@ class Stockade:
             return
         idle, closing = self._idle, self._closing
         self._start(self._loop)
-        await asyncio.get_running_loop().run_in_executor(None, closing)
-        while idle:
-            await _disconnect(idle.pop())
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, closing)
+        finally:
+            while idle:
+                await _disconnect(idle.pop())
 
     async def __aenter__(self) -> Stockade:
         return self
@@ -344,10 +346,10 @@ class Lease(LeaseBase):
         self._check_new(self._shop._keeper)
         try:
             await self._shop._drive(_flow.acquire(self, now() + self._wait if self._wait else 0))
+            self._keep()
         except BaseException:
             self._settle()
             raise
-        self._keeper.add(self)
         return self
 
     async def release(self) -> None:
@@ -513,12 +515,13 @@ class Leases:
         try:
             await self._shop._drive(_flow.acquire_all(
                 self._leases, now() + self._wait if self._wait else 0))
+            for lease in self._leases:
+                lease._keep()
         except BaseException:
             for lease in self._leases:
                 lease._settle()
             raise
         for lease in self._leases:
-            lease._keeper.add(lease)
             lease._arm()
             self._shop._blocks.enter(lease, me)
         return tuple(self._leases)

@@ -36,7 +36,8 @@ def connect(uri: str = "stockade://127.0.0.1:7379", timeout: float = 5.0,
     """A way to the daemon: stockade://[user:password@]host[:port] or stockade+unix:PATH. The first
     call connects. `timeout`: seconds that a call may take, beside what it waits for a lease.
     `waiting_max`: connections at most on which this process waits for leases; who comes then waits
-    for one of them. `client_name`: who this is, at the daemon's page and in `stockade why`."""
+    for one of them. `client_name`: who this is, at the daemon's page and in `stockade why`; by
+    default PROGRAM-PID@HOST. Each process needs one of its own."""
     return Stockade(uri, timeout, waiting_max, client_name)
 
 
@@ -294,10 +295,10 @@ class Lease(LeaseBase):
         self._check_new(self._shop._keeper)
         try:
             self._shop._drive(_flow.acquire(self, now() + self._wait if self._wait else 0))
+            self._keep()
         except BaseException:
             self._settle()
             raise
-        self._keeper.add(self)
         return self
 
     def release(self) -> None:
@@ -424,12 +425,13 @@ class Leases:
         try:
             self._shop._drive(_flow.acquire_all(self._leases,
                                                 now() + self._wait if self._wait else 0))
+            for lease in self._leases:
+                lease._keep()
         except BaseException:
             for lease in self._leases:
                 lease._settle()
             raise
         for lease in self._leases:
-            lease._keeper.add(lease)
             self._shop._blocks.enter(lease, me)
         return tuple(self._leases)
 
