@@ -23,6 +23,17 @@ bool client_command_reads(const stk_client *client, struct bytes name)
     return command != NULL && command_only_reads(command);
 }
 
+struct connection *client_connect(stk_client *client, int64_t deadline_ms, int wake_fd,
+                                  enum stk_error *error)
+{
+    char name[sizeof client->name];
+
+    pthread_mutex_lock(&client->lock);
+    memcpy(name, client->name, sizeof name);
+    pthread_mutex_unlock(&client->lock);
+    return connection_open(&client->target, client->embedded, name, deadline_ms, wake_fd, error);
+}
+
 /* Take the connection used last, if it is still good; else open one. */
 static struct connection *take_connection(struct call *call, enum stk_error *error)
 {
@@ -42,8 +53,7 @@ static struct connection *take_connection(struct call *call, enum stk_error *err
             return connection;
         connection_close(connection);
     }
-    return connection_open(&client->target, client->embedded, call->deadline_ms, thread_cancel_fd(),
-                           error);
+    return client_connect(client, call->deadline_ms, thread_cancel_fd(), error);
 }
 
 static void give_connection(struct call *call, struct connection *connection)

@@ -30,7 +30,8 @@ struct stk_client {
     _Atomic int64_t timeout_ms;
     pthread_mutex_t lock;
     /* Under the lock. */
-    struct list idle; /* connections; the latest first */
+    char name[STK_NAME_MAX + 1]; /* for connections that are made */
+    struct list idle;            /* connections; the latest first */
     size_t idle_count;
     struct list leases;      /* whose handles are not freed */
     struct renewer *renewer; /* NULL: there never was a lease to keep alive */
@@ -38,6 +39,9 @@ struct stk_client {
 
 /* STK_OK, or fail(STK_FORKED): this is another process. Every call begins with it. */
 enum stk_error client_check(const stk_client *client);
+/* A new connection, as connection_open makes it. */
+struct connection *client_connect(stk_client *client, int64_t deadline_ms, int wake_fd,
+                                  enum stk_error *error);
 /* Whether the command only reads, and may be sent twice. An unknown one does not. */
 bool client_command_reads(const stk_client *client, struct bytes name);
 

@@ -75,7 +75,7 @@ enum stk_error stk_fenced_all(stk_lease *const *leases, size_t count, size_t arg
                               const char *const *argv, const size_t *lens, stk_reply **reply)
 {
     const stk_words words = {argc, argv, lens};
-    char id[ID_LEN + 1] = "";
+    char id[ID_MAX + 1] = "";
 
     if (reply != NULL)
         *reply = NULL;
@@ -91,10 +91,10 @@ enum stk_error stk_fenced_all(stk_lease *const *leases, size_t count, size_t arg
                         .repeatable = reads || client->embedded == NULL,
                         .changes = !reads,
                         .deadline_ms = now_ms() + client->timeout_ms};
-    if (!reads && client->embedded == NULL)
-        id_make(id);
-    if (!reads)
+    if (!reads) {
+        thread_take_id(client->embedded == NULL, id);
         thread_set_last_id(id);
+    }
     fence_begin(&call.request, leases, count, id[0] != '\0' ? id : NULL, argc);
     words_add(&call.request, &words);
     error = call_for_reply(&call, reply);

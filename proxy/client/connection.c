@@ -14,7 +14,16 @@
 enum io_result connection_send(struct connection *connection, struct bytes data,
                                int64_t deadline_ms, size_t *sent)
 {
-    return connection->transport->impl->send(connection->transport, data, deadline_ms, sent);
+    struct transport *transport = connection->transport;
+
+    if (connection->greeting.len == 0)
+        return transport->impl->send(transport, data, deadline_ms, sent);
+    buf_append_bytes(&connection->greeting, data);
+    enum io_result result =
+        transport->impl->send(transport, buf_bytes(&connection->greeting), deadline_ms, sent);
+    buf_free(&connection->greeting);
+    connection->greets = true;
+    return result;
 }
 
 enum io_result connection_receive(struct connection *connection, int64_t deadline_ms,
@@ -26,6 +35,11 @@ enum io_result connection_receive(struct connection *connection, int64_t deadlin
             memcpy(connection->transport->why, connection->reader->errstr,
                    sizeof connection->reader->errstr);
             return IO_BROKEN;
+        }
+        if (got != NULL && connection->greets) {
+            connection->greets = false; /* the name is for people: what it is told is no matter */
+            freeReplyObject(got);
+            continue;
         }
         if (got != NULL) {
             connection->used = true;
@@ -59,26 +73,39 @@ enum stk_error connection_explain_end(const struct target *target, int64_t deadl
                 target_text(target, at, sizeof at));
 }
 
-/* AUTH [user] password */
-static enum stk_error authenticate(struct connection *connection, const struct target *target,
-                                   int64_t deadline_ms)
+/* HELLO 2 [AUTH user password] SETNAME name */
+static void greet(struct buf *out, const struct target *target, const char *name)
+{
+    const char *user = target->login.user, *password = target->login.password;
+
+    resp_array(out, password[0] != '\0' ? 7 : 4);
+    resp_bulk_text(out, "HELLO");
+    resp_bulk_text(out, "2");
+    if (password[0] != '\0') {
+        resp_bulk_text(out, "AUTH");
+        resp_bulk_text(out, user[0] != '\0' ? user : "default");
+        resp_bulk_text(out, password);
+    }
+    resp_bulk_text(out, "SETNAME");
+    resp_bulk_text(out, name);
+}
+
+/* Whether the login is good has to be known before anything is asked. */
+static enum stk_error log_in(struct connection *connection, const struct target *target,
+                             const char *name, int64_t deadline_ms)
 {
     struct buf request = {0};
     redisReply *reply = NULL;
     size_t sent = 0;
 
-    resp_array(&request, target->login.user[0] != '\0' ? 3 : 2);
-    resp_bulk_text(&request, "AUTH");
-    if (target->login.user[0] != '\0')
-        resp_bulk_text(&request, target->login.user);
-    resp_bulk_text(&request, target->login.password);
+    greet(&request, target, name);
     enum io_result result = connection_send(connection, buf_bytes(&request), deadline_ms, &sent);
     if (result == IO_DONE)
         result = connection_receive(connection, deadline_ms, &reply);
     buf_free(&request);
     switch (result) {
     case IO_DONE: break;
-    case IO_LATE: return fail(STK_TIMEOUT, "no answer to AUTH in time");
+    case IO_LATE: return fail(STK_TIMEOUT, "no answer to the login in time");
     case IO_WOKEN: return fail(STK_CANCELLED, NULL);
     case IO_BROKEN:
         return connection_explain_end(target, deadline_ms) == STK_PROTOCOL
@@ -91,7 +118,8 @@ static enum stk_error authenticate(struct connection *connection, const struct t
 }
 
 struct connection *connection_open(const struct target *target, struct embedded *embedded,
-                                   int64_t deadline_ms, int wake_fd, enum stk_error *error)
+                                   const char *name, int64_t deadline_ms, int wake_fd,
+                                   enum stk_error *error)
 {
     struct transport *transport = embedded != NULL
                                       ? embedded_connect(embedded, error)
@@ -104,10 +132,11 @@ struct connection *connection_open(const struct target *target, struct embedded 
     connection->transport = transport;
     connection->reader = redisReaderCreate();
     check(connection->reader != NULL);
+    *error = STK_OK;
     if (embedded == NULL && target->login.password[0] != '\0')
-        *error = authenticate(connection, target, deadline_ms);
-    else
-        *error = STK_OK;
+        *error = log_in(connection, target, name, deadline_ms);
+    else if (embedded == NULL)
+        greet(&connection->greeting, target, name);
     connection->used = false;
     if (*error == STK_OK)
         return connection;
@@ -127,5 +156,6 @@ void connection_close(struct connection *connection)
     connection->transport->impl->close(connection->transport);
     redisReaderFree(connection->reader);
     buf_free(&connection->in);
+    buf_free(&connection->greeting);
     free(connection);
 }

@@ -13,15 +13,18 @@ struct connection {
     struct list link; /* whoever holds it */
     struct transport *transport;
     redisReader *reader;
-    struct buf in; /* on its way from the transport to the reader */
-    bool used;     /* it has answered before: where it breaks now, that may be old age */
+    struct buf in;       /* on its way from the transport to the reader */
+    bool used;           /* it has answered before: where it breaks now, that may be old age */
+    struct buf greeting; /* goes before the first request, and so costs no trip */
+    bool greets;         /* its reply has not come yet */
 };
 
-/* Connect, and authenticate where the target has a password. `embedded`: the engine, or NULL for a
- * daemon. `wake_fd`: ends waits, as in socket_open, from here on. NULL: *error, and fail() was
- * called. */
+/* Connect, and log in where the target has a password. `embedded`: the engine, or NULL for a
+ * daemon, which is told the program's `name`. `wake_fd`: ends waits, as in socket_open, from here
+ * on. NULL: *error, and fail() was called. */
 struct connection *connection_open(const struct target *target, struct embedded *embedded,
-                                   int64_t deadline_ms, int wake_fd, enum stk_error *error);
+                                   const char *name, int64_t deadline_ms, int wake_fd,
+                                   enum stk_error *error);
 void connection_close(struct connection *connection);
 /* The same in a forked child: not a byte is sent, for the parent goes on with it. */
 void connection_drop(struct connection *connection);

@@ -331,12 +331,10 @@ static void set_timer(struct renewer *renewer, int64_t at_ms)
 static bool send_out(struct renewer *renewer, struct connection **connection, int64_t deadline_ms,
                      enum stk_error *why)
 {
-    const stk_client *client = renewer->client;
     size_t sent = 0;
 
     if (*connection == NULL)
-        *connection =
-            connection_open(&client->target, client->embedded, deadline_ms, renewer->timer_fd, why);
+        *connection = client_connect(renewer->client, deadline_ms, renewer->timer_fd, why);
     if (*connection == NULL)
         return false;
     *why = STK_UNREACHABLE;

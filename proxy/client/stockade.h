@@ -114,6 +114,10 @@ const char *stk_error_text(enum stk_error error);
 const char *stk_message(void);
 /* Return the ID of this thread's last write, for stk_receipt; "" where it had none. */
 const char *stk_last_id(void);
+/* Let this thread's next write under a lease, or the next transaction that it begins, carry an ID
+ * of your own, such as an order's: a repeat under it is answered as the first one was, and changes
+ * nothing, also when another process makes it. 1 to 512 bytes; NULL: none after all. */
+enum stk_error stk_use_id(const char *id);
 /* Return the version of the library, such as "0.1.0". Static storage. */
 const char *stk_version(void);
 
@@ -135,6 +139,12 @@ const char *stk_version(void);
  * A daemon that refuses connections fails stk_client_open at once. timeout_ms: 1 to 86400000. */
 STK_CHECKED enum stk_error stk_client_open(const char *uri, int64_t timeout_ms,
                                            stk_client **client);
+/* Name the program, at the daemon's page and in `stockade why`, on connections that are made from
+ * now on: 1 to 64 visible characters of ASCII. At first it is PROGRAM-PID@HOST. The daemon tells
+ * processes apart by it, where one of them stands still while its threads wait: so give each
+ * process a name of its own. */
+#define STK_NAME_MAX 64
+STK_CHECKED enum stk_error stk_client_set_name(stk_client *client, const char *name);
 /* Let calls take at most so long from now on: 1 to 86400000. */
 enum stk_error stk_client_set_timeout(stk_client *client, int64_t timeout_ms);
 /* From now on let a call of this thread end early where it waits while `fd` is readable: a

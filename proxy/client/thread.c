@@ -17,7 +17,7 @@
 
 static _Thread_local struct {
     char message[512];
-    char id[ID_LEN + 1];
+    char id[ID_MAX + 1], next_id[ID_MAX + 1];
     int cancel_fd;           /* one more than the descriptor: at first there is none */
     struct thread_mark mark; /* tid 0: not read yet */
 } own;
@@ -56,6 +56,24 @@ const char *stk_message(void)
 void id_make(char id[ID_LEN + 1])
 {
     chance_hex(&chance_system, id, ID_LEN);
+}
+
+enum stk_error stk_use_id(const char *id)
+{
+    size_t len = id == NULL ? 0 : strlen(id);
+
+    if (len > ID_MAX || (id != NULL && len == 0))
+        return fail(STK_MISUSE, "an ID has 1 to %d bytes", ID_MAX);
+    snprintf(own.next_id, sizeof own.next_id, "%s", id == NULL ? "" : id);
+    return STK_OK;
+}
+
+void thread_take_id(bool needed, char id[ID_MAX + 1])
+{
+    memcpy(id, own.next_id, sizeof own.next_id);
+    own.next_id[0] = '\0';
+    if (id[0] == '\0' && needed)
+        id_make(id);
 }
 
 void thread_set_last_id(const char *id)

@@ -22,6 +22,9 @@ enum stk_error fail(enum stk_error error, const char *format, ...)
 
 #define ID_LEN 32 /* hexadecimal digits: 128 random bits */
 void id_make(char id[ID_LEN + 1]);
+#define ID_MAX 512 /* bytes, of any ID */
+/* The ID of a write: what stk_use_id was given, once; else a new one; "" where none is `needed`. */
+void thread_take_id(bool needed, char id[ID_MAX + 1]);
 /* Set what stk_last_id returns from here on; "": none. */
 void thread_set_last_id(const char *id);
 /* What stk_cancel_on was given; -1: nothing. */

@@ -15,7 +15,7 @@ struct stk_txn {
     bool fenced;  /* one of them is: it carries the ID */
     bool changes; /* one of them may change something, fenced or not */
     bool done;
-    char id[ID_LEN + 1];
+    char id[ID_MAX + 1]; /* "": it needs none */
 };
 
 enum stk_error stk_txn_begin(stk_client *client, stk_txn **txn)
@@ -27,7 +27,7 @@ enum stk_error stk_txn_begin(stk_client *client, stk_txn **txn)
         return error;
     *txn = mem_zalloc(sizeof **txn);
     (*txn)->client = client;
-    id_make((*txn)->id);
+    thread_take_id(client->embedded == NULL, (*txn)->id);
     return STK_OK;
 }
 
@@ -47,8 +47,8 @@ enum stk_error stk_txn_add(stk_txn *txn, stk_lease *lease, size_t argc, const ch
         resp_array(&txn->commands, argc);
         txn->changes |= !words_only_read(txn->client, &words);
     } else {
-        bool first = !txn->fenced && txn->client->embedded == NULL;
-        fence_begin(&txn->commands, &lease, 1, first ? txn->id : NULL, argc);
+        bool has_id = !txn->fenced && txn->id[0] != '\0'; /* the first one, for all */
+        fence_begin(&txn->commands, &lease, 1, has_id ? txn->id : NULL, argc);
         txn->fenced = txn->changes = true;
     }
     words_add(&txn->commands, &words);
@@ -83,7 +83,7 @@ static enum stk_error take_replies(const struct call *call, stk_reply **reply)
 enum stk_error stk_txn_exec(stk_txn *txn, stk_reply **reply)
 {
     enum stk_error error = client_check(txn->client);
-    bool has_id = txn->fenced && txn->client->embedded == NULL;
+    bool has_id = txn->fenced && txn->id[0] != '\0';
 
     if (reply != NULL)
         *reply = NULL;

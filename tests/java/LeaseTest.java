@@ -176,6 +176,11 @@ class LeaseTest {
         }
         assertThrows(IllegalArgumentException.class,
                      () -> Stockade.connect(daemon.uri(), Duration.ofSeconds(60), "two words"));
+        assertThrows(IllegalArgumentException.class,
+                     () -> Stockade.connect(daemon.uri(), Duration.ofSeconds(60), "x".repeat(65)));
+        Stockade.connect(daemon.uri(), Duration.ofSeconds(60), "x".repeat(64)).close();
+        String process = "[!-~]{1,32}-" + ProcessHandle.current().pid() + "@[!-~]{1,20}";
+        assertTrue(Address.CLIENT_NAME.matches(process), Address.CLIENT_NAME);
     }
 
     @Test
@@ -262,7 +267,7 @@ class LeaseTest {
             }
             long connections =
                 ((String) shop.command("CLIENT", "LIST")).lines().filter(
-                    line -> line.contains("name=stockade-java")).count();
+                    line -> line.contains("name=" + Address.CLIENT_NAME)).count();
             first.close();
             for (Thread thread : threads) {
                 Daemon.join(thread);

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import re
+import socket
 import subprocess
 import threading
 import time
@@ -18,6 +19,7 @@ from harness.library import Remote, StkError, fails, sell
 from harness.limits import (BUILD, REPO, Late, Seconds, Stopwatch, patience, sanitized, wait_until,
                             within)
 from harness.ports import free_port
+from harness.users import with_users
 
 PROGRAM = REPO / "tests/system/clients/library.c"
 EVERYWHERE = ["embedded", "tcp", "unix"]
@@ -56,6 +58,58 @@ def test_a_command_whose_connection_is_closed_within_the_program_says_why_its_ou
         with pytest.raises(StkError, match="the engine ended the session") as caught:
             waiter.result()
         assert caught.value.code == "UNSURE"
+
+
+# Its name, and IDs of the program's own.
+
+def test_each_process_has_a_name_of_its_own(daemon, library, key):
+    def name():
+        return re.search(rb" name=(\S*) ", client.command("CLIENT", "INFO"))[1].decode()
+    with library.open(daemon.uri) as client:
+        assert re.fullmatch(rf"[!-~]{{1,32}}-{os.getpid()}@{socket.gethostname()[:20]}", name())
+        for bad in ("", "two words", "é", 65 * "x"):
+            fails("MISUSE", client.set_name, bad)
+        for good in ("till-3", 64 * "x"):
+            client.set_name(good)
+            assert name() == good
+        lease = client.acquire(key, ttl_ms=300)
+        wait_until(lambda: client.command("CLIENT", "LIST").count(f"name={good} ".encode()) == 2,
+                   "the program's connection, and the one that renews")
+        lease.release()
+
+
+@pytest.mark.parametrize("user, told", [("", "NOAUTH"), ("till:wrong@", "WRONGPASS"),
+                                        ("till:pw@", None)])
+def test_a_login_is_told_as_it_is_and_a_name_needs_no_right(rig, library, user, told):
+    uri = with_users(rig, "user till on >pw ~* +get").uri.replace("//", f"//{user}")
+    if told:
+        fails(told, library.open, uri)
+    else:
+        with library.open(uri) as client:
+            assert client.get("k") is None
+
+
+def test_an_id_of_the_programs_own_is_for_its_next_write(library, uri):
+    with library.open(uri) as client:
+        lease = client.acquire("n", ttl_ms=60000)
+        client.set(lease, "n", 10)
+        for _ in range(2):  # the second one changes nothing
+            client.use_id("order 17")
+            assert client.get("n") is not None  # no write
+            assert client.take(lease, "n") == 9
+            assert client.last_id == "order 17"
+        assert client.take(lease, "n") == 8
+        for _ in range(2):
+            client.use_id(512 * "x")
+            assert client.transaction((lease, "DECR", "n"), (lease, "DECR", "n")) == [7, 6]
+        client.use_id("order 18")
+        client.use_id(None)
+        assert client.take(lease, "n") == 5
+        assert client.last_id != "order 18"
+        for bad in ("", 513 * "x"):
+            fails("MISUSE", client.use_id, bad)
+        assert client.receipt("n", lease.token, "order 17") == "applied"
+        lease.release()
 
 
 # What is installed.

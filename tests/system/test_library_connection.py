@@ -160,12 +160,12 @@ def test_it_authenticates(rig, library):
 
 
 def serve_slow_logins(server, heard):
-    """Answers AUTH after a while, grants and renews what it is asked."""
-    answers = {"AUTH": "+OK", "PING": "+PONG", "ACQUIRE": "*2\r\n:7\r\n:60000", "RENEW": ":60000",
+    """Answers the login after a while, grants and renews what it is asked."""
+    answers = {"HELLO": "+OK", "PING": "+PONG", "ACQUIRE": "*2\r\n:7\r\n:60000", "RENEW": ":60000",
                "RELEASE": ":0"}
 
     def answer(words):
-        if words[0] == "AUTH":
+        if words[0] == "HELLO":
             time.sleep(0.15)  # a slow login is what this is about
         heard.append(words[:2])
         return answers[words[0]]

@@ -2,7 +2,9 @@
 """The package `stockade` for Node at the edges of its language: numbers that it does not hold,
 names that it changes, listeners that it counts, a daemon that is silent at the end."""
 
+import re
 import signal
+import socket
 
 import pytest
 
@@ -111,14 +113,28 @@ def test_its_connections_have_its_name(rig, local, key):
         const named = await connect(uri, {{ clientName: '{key}-orders' }});
         const lease = await named.acquire('{key}', {{ ttl: 300 }});
         await told();
-        say([await end(connect(uri, {{ clientName: 'two words' }}))]);
+        const names = ['two words', '', 'x'.repeat(65)];
+        say(await Promise.all(names.map((clientName) => end(connect(uri, {{ clientName }})))));
+        await (await connect(uri, {{ clientName: 'x'.repeat(64) }})).close();
         await named.close();""", local.uri)
     client = local.client()
     wait_until(lambda: client("CLIENT", "LIST").count(f"name={key}-orders".encode()) == 2,
                "the program's connection, and the one that renews")
     assert client("HISTORY", key)[0][7] == f"{key}-orders".encode()
     program.tell()
-    assert program.hear() == ["Misuse"]
+    assert program.hear() == 3 * ["Misuse"]
+    program.end()
+
+
+def test_each_process_has_a_name_of_its_own(rig, local, key):
+    program = node(rig, f"""
+        const lease = await shop.acquire('{key}', {{ ttl: 30000 }});
+        say([process.pid]);
+        await told();""", local.uri)
+    [pid] = program.hear()
+    name = local.client()("HISTORY", key)[0][7].decode()
+    assert re.fullmatch(rf"[!-~]{{1,32}}-{pid}@{re.escape(socket.gethostname()[:20])}", name)
+    program.tell()
     program.end()
 
 

@@ -2,13 +2,20 @@
 """The package `stockade` for Python at the edges of its language: blocks that are left elsewhere,
 names that cannot be sent, threads that cannot be started, what gevent and eventlet take away."""
 
+import contextlib
+import itertools
 import logging
+import os
+import re
 import select
+import socket
+import sys
 import tempfile
 import threading
 
 import pytest
 
+from harness import users
 from harness.limits import BUILD, patience, wait_until
 from harness.package import aio_connect, connect, stockade
 from stockade import testing
@@ -199,6 +206,44 @@ def test_whatever_fails_while_it_waits_does_not_spin(shop, key, monkeypatch, cap
     assert len(calls) < 100
 
 
+def test_a_callback_that_ends_its_thread_ends_nobody_elses_renewals(shop, key):
+    """sys.exit() is what a program may think of when its lease is lost."""
+    with shop.lease(key, ttl=1) as other:
+        with shop.lease(key + "2", on_lost=lambda _: sys.exit("lost")) as lease:
+            shop.revoke(lease.resource)
+            assert lease.lost.wait(patience(20))
+        until = other._until
+        wait_until(lambda: other._until > until, "the other one is renewed")
+        assert other.valid
+
+
+def keepers():
+    return [thread for thread in threading.enumerate() if thread.name == "stockade"]
+
+
+def test_a_lease_that_is_granted_when_the_shop_was_closed_is_given_back(local, key, block):
+    before, ended = len(keepers()), []
+    with connect(local) as other:
+        held = other.lease(key).acquire()
+        closed = connect(local)
+        waiting = (closed.leases if isinstance(block[0], type(closed.leases(key))) else
+                   closed.lease)(key, wait=patience(20))
+
+        def wait():
+            with pytest.raises(stockade.Misuse, match="was closed"):
+                waiting.__enter__()
+            ended.append(True)
+        thread = threading.Thread(target=wait)
+        thread.start()
+        wait_until(lambda: other.query(key)["waiters"] == 1, "it waits")
+        closed.close()
+        held.release()
+        thread.join(patience(20))
+        assert ended
+        wait_until(lambda: other.query(key)["state"] == "free", "it is given back")
+    wait_until(lambda: len(keepers()) <= before, "nobody renews any more")
+
+
 # Its name.
 
 def test_its_connections_have_its_name(local, key):
@@ -212,9 +257,56 @@ def test_its_connections_have_its_name(local, key):
     with connect(local, client_name=f"{key}-threads") as shop, shop.lease(key, ttl=1):
         named(local, f"{key}-threads")
         assert f"{key}-threads" in shop.command("HISTORY", key)[0]
-    for package in (stockade, stockade.aio):
+    for package, name in itertools.product((stockade, stockade.aio), ("two words", "", 65 * "x")):
         with pytest.raises(stockade.Misuse):
-            package.connect(client_name="two words")
+            package.connect(client_name=name)
+    with connect(local, client_name=64 * "x") as shop:
+        shop.ping()
+
+
+def own_name(shop):
+    return re.search(r" name=(\S*) ", shop.command("CLIENT", "INFO"))[1]
+
+
+def test_each_process_has_a_name_of_its_own(local, monkeypatch):
+    host = socket.gethostname()[:20]
+    for argv, program in [(["/srv/shop tills/" + 40 * "t", "--all"], 32 * "t"),
+                          (["/srv/till \ud800/__main__.py"], "till--"), ([], "python"),
+                          ([""], "python"), (["-c"], "python")]:
+        monkeypatch.setattr(sys, "argv", argv)
+        with connect(local) as shop:
+            assert own_name(shop) == f"{program}-{os.getpid()}@{host}"
+
+
+def test_a_forked_child_has_a_name_of_its_own(local):
+    with connect(local) as shop:
+        mine = own_name(shop)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(writing, own_name(shop).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert os.read(reading, 100).decode() == mine.replace(f"-{os.getpid()}@", f"-{child}@")
+        assert own_name(shop) == mine
+
+
+@pytest.mark.parametrize("password, told", [("", "NOAUTH"), ("wrong", "WRONGPASS"), ("pw", "")])
+def test_a_login_is_told_as_it_is_and_a_name_needs_no_right(rig, password, told):
+    import asyncio
+    uri = users.with_users(rig, "user till on >pw ~* +get").uri
+    uri = uri.replace("//", f"//till:{password}@" if password else "//")
+
+    async def ping():
+        async with stockade.aio.connect(uri) as shop:
+            await shop.get("k")
+
+    def threads():
+        with stockade.connect(uri) as shop:
+            shop.get("k")
+    for call in (threads, lambda: asyncio.run(ping())):
+        with pytest.raises(stockade.Denied, match=told) if told else contextlib.nullcontext():
+            call()
 
 
 def named(local, name):

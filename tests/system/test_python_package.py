@@ -646,7 +646,7 @@ def test_a_lease_that_was_made_before_a_fork_is_taken_and_given_back_by_the_chil
 def scripted(server, answers):
     """Each command takes the next answer, after so many seconds. None closes its connection."""
     def answer(words):
-        if words[0] == "CLIENT":
+        if words[0] == "HELLO" and "AUTH" not in words:
             return "+OK"
         wait, said = answers.pop(0) if answers else (0, None)
         time.sleep(wait)  # so long the answer takes

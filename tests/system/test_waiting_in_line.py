@@ -4,12 +4,15 @@ forgotten, and memory that was used once is used again."""
 
 import re
 import resource
+import textwrap
 import time
 
 import pytest
 
 from harness.leases import line_up, serve
-from harness.limits import sanitized, wait_until
+from harness.limits import Stopwatch, sanitized, wait_until
+from harness.package import FOLDER
+from harness.process import Process
 
 MB, KB = 1 << 20, 1 << 10
 
@@ -45,6 +48,54 @@ def test_1000_waiters_are_served_in_the_exact_order_of_their_arrival(daemon, hol
         assert grant[0] == token + 1, f"number {number} got {grant}"
         token, holder = grant[0], waiter
     assert holder.lease(key)["waiters"] == 0
+
+
+# So many callers of one process, each of which holds the lease until the process ends.
+STANDS = {
+    "threads": """
+        import sys, threading, stockade
+        shop = stockade.connect(sys.argv[1])
+        def hold():
+            with shop.lease(sys.argv[2], ttl=float(sys.argv[4]), wait=600):
+                print("held", flush=True)
+                threading.Event().wait()
+        for _ in range(int(sys.argv[3])):
+            threading.Thread(target=hold).start()""",
+    "asyncio": """
+        import asyncio, sys, stockade.aio
+        async def main():
+            shop = stockade.aio.connect(sys.argv[1])
+            async def hold():
+                async with shop.lease(sys.argv[2], ttl=float(sys.argv[4]), wait=600):
+                    print("held", flush=True)
+                    await asyncio.Event().wait()
+            await asyncio.gather(*(hold() for _ in range(int(sys.argv[3]))))
+        asyncio.run(main())""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.interpreted
+@pytest.mark.parametrize("package", STANDS)
+def test_a_process_that_is_stopped_with_five_waiting_threads_costs_others_one_ttl(
+        rig, local, key, package):
+    """Beside a process of the same program: told apart by the names that packages give."""
+    client, ttl, tills = local.client(), 2.0, []
+    token = client.token(key)
+    for count, waiting in ((5, 5), (1, 6)):
+        tills.append(Process("till", ["/usr/bin/python3", "-c", textwrap.dedent(STANDS[package]),
+                                      local.uri, key, count, ttl], rig.stderr_path("till"),
+                             env={"PYTHONPATH": str(FOLDER)}))
+        rig.processes.append(tills[-1])
+        client.await_waiters(key, waiting)
+    client("RELEASE", key, token)
+    assert tills[0].first_line() == "held"
+    tills[0].freeze()
+    with Stopwatch() as watch:
+        assert tills[1].first_line() == "held"
+    for till in tills:
+        till.kill()
+    assert watch.seconds < 2 * ttl  # and not five of them
 
 
 def crowd(daemon, key, count):

@@ -12,7 +12,8 @@ export type SqlValue = string | number | bigint | boolean | Uint8Array | null | 
 export interface ConnectOptions {
   /** What a call may take, lost connections and all: 1 to 86400000, by default 5000. */
   timeout?: number;
-  /** Who this is, at the daemon's page and in `stockade why`: 1 to 512 visible characters. */
+  /** Who this is, at the daemon's page and in `stockade why`: 1 to 64 visible characters, and by
+   * default PROGRAM-PID@HOST. */
   clientName?: string;
 }
 

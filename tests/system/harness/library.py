@@ -123,6 +123,9 @@ class Client:
         library.check(self.so.stk_client_open(uri.encode(), timeout_ms,
                                               ctypes.byref(self.handle)))
 
+    def set_name(self, name):
+        self._call("stk_client_set_name", name.encode())
+
     def close(self):
         self.so.stk_client_close(self.handle)
         self.handle = c_void_p()
@@ -191,6 +194,9 @@ class Client:
     @property
     def last_id(self):
         return self.so.stk_last_id().decode()
+
+    def use_id(self, ident):
+        self.library.check(self.so.stk_use_id(None if ident is None else ident.encode()))
 
     def command(self, *words):
         return self._reply("stk_command", self.handle, words)

@@ -107,6 +107,8 @@ stk_lease *rig_acquire_watched(stk_client *client, int64_t ttl_ms, struct loss *
 
 /* The server. */
 
+enum { GREETING_WORDS = 4 }; /* of one without a password: HELLO 2 SETNAME name */
+
 struct visitor {
     struct script *script;
     int fd;
@@ -122,6 +124,11 @@ static void note(char seen[256], const redisReply *request)
                                 request->element[i]->str);
 }
 
+static bool send_text(const struct visitor *visitor, const char *text)
+{
+    return send(visitor->fd, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text);
+}
+
 /* Return false where the connection is to be closed. */
 static bool answer(struct visitor *visitor, const redisReply *request)
 {
@@ -129,6 +136,8 @@ static bool answer(struct visitor *visitor, const redisReply *request)
     const char *text = "";
     int64_t came_ms = rig_now_ms();
 
+    if (request->elements == GREETING_WORDS && strcmp(request->element[0]->str, "HELLO") == 0)
+        return send_text(visitor, "-NOAUTH whoever it is\r\n");
     pthread_mutex_lock(&script->lock);
     if (script->used < SCRIPT_MAX) {
         note(script->seen[script->used], request);
@@ -142,8 +151,7 @@ static bool answer(struct visitor *visitor, const redisReply *request)
         text++;
         await(rig_now_ms() >= came_ms + LATE_MS);
     }
-    return text != NULL &&
-           send(visitor->fd, text, strlen(text), MSG_NOSIGNAL) == (ssize_t)strlen(text);
+    return text != NULL && send_text(visitor, text);
 }
 
 static void *visit(void *context)

@@ -68,7 +68,8 @@ void rig_pause(int64_t ms);
 
 /* A server on a TCP port, and a client of it. Each request, on whichever connection, takes the next
  * answer: bytes to send, NULL to close the connection instead, "" to stay silent. One that begins
- * with LATE is sent LATE_MS after the request came. After the last answer the server is silent. */
+ * with LATE is sent LATE_MS after the request came. After the last answer the server is silent. A
+ * greeting without a password is refused, and counts as no request. */
 enum { SCRIPT_MAX = 16, LATE_MS = 300 };
 #define LATE "\1"
 

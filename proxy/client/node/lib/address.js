@@ -2,6 +2,8 @@
 // Where the daemon is: a URI, as options of node-redis.
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
+import { hostname } from 'node:os';
+import { basename } from 'node:path';
 import { checkServerIdentity } from 'node:tls';
 import { Misuse } from './errors.js';
 
@@ -9,6 +11,13 @@ const PORT = 7379;
 const HINT = 'expected stockade://[user:password@]host[:port], stockades:// by TLS, or '
   + 'stockade+unix:PATH';
 const TLS_OPTIONS = ['tls_ca', 'tls_cert', 'tls_key', 'tls_name'];
+
+// Tells the processes of a program apart, also on several machines behind one address:
+// till.js-4711@web-2.
+export function processName() {
+  const program = basename(process.argv[1] ?? 'node').slice(0, 32);
+  return `${program}-${process.pid}@${hostname().slice(0, 20)}`.replace(/[^!-~]/g, '-');
+}
 
 export function parse(uri) {
   const [, scheme = '', rest = ''] = /^([\w+.-]*):(.*)$/s.exec(uri) ?? [];

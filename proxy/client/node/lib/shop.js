@@ -8,7 +8,7 @@
 import { randomBytes } from 'node:crypto';
 import { EventEmitter } from 'node:events';
 import { offAbort, onAbort } from './aborts.js';
-import { parse } from './address.js';
+import { parse, processName } from './address.js';
 import { now } from './clock.js';
 import { Held, Misuse, Stale, Unreachable, Unsure } from './errors.js';
 import { Lease, nameWrite, releaseAll } from './lease.js';
@@ -29,10 +29,10 @@ const WARN_MS = 60000;
 
 // Leads to a daemon; it has to be there. `timeout`: what a call may take, in milliseconds.
 export async function connect(uri = 'stockade://127.0.0.1:7379',
-  { timeout = 5000, clientName } = {}) {
+  { timeout = 5000, clientName = processName() } = {}) {
   integer(timeout, 'timeout', 1, TIME_MS_MAX);
-  if (clientName !== undefined && !/^[!-~]{1,512}$/.test(clientName)) {
-    throw new Misuse('clientName is 1 to 512 visible characters of ASCII, without blanks');
+  if (!/^[!-~]{1,64}$/.test(clientName)) {
+    throw new Misuse('clientName is 1 to 64 visible characters of ASCII, without blanks');
   }
   const link = new Link(parse(uri), timeout, clientName);
   await link.open();

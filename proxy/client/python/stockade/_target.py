@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import queue
 import re
 import socket
 import ssl
+import sys
 import threading
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 from urllib.parse import unquote, urlsplit
 
 import redis
@@ -27,6 +29,17 @@ KEEPALIVE = {getattr(socket, name): value for name, value in
 HINT = ("expected stockade://[user:password@]host[:port], stockades:// by TLS, or "
         "stockade+unix:PATH")
 TLS_OPTIONS = ("tls_ca", "tls_cert", "tls_key", "tls_name")
+
+
+def process_name() -> str:
+    """Tells the processes of a program apart, also on several machines behind one address:
+    till.py-4711@web-2."""
+    path, program = os.path.split((getattr(sys, "argv", None) or [""])[0])
+    if program == "__main__.py":  # python -m
+        program = os.path.basename(path)
+    if program in ("", "-c"):
+        program = "python"
+    return re.sub("[^!-~]", "-", f"{program[:32]}-{os.getpid()}@{socket.gethostname()[:20]}")
 
 
 class _Context(ssl.SSLContext):
@@ -138,7 +151,27 @@ class _TlsConnection(_Connection):
             raise
 
 
-class _AioTlsConnection(redis.asyncio.SSLConnection):  # type: ignore[misc]
+class _Abrupt:
+    """Disconnects at once, also when redis-py does it by itself: nobody waits until a silent daemon
+    has read all that was sent, or says farewell."""
+
+    _writer: Any
+
+    async def disconnect(self, *args: Any, **options: Any) -> None:
+        if self._writer is not None:
+            self._writer.transport.abort()
+        await super().disconnect(*args, **options)  # type: ignore[misc]
+
+
+class _AioConnection(_Abrupt, redis.asyncio.Connection):  # type: ignore[misc]
+    pass
+
+
+class _AioUnixConnection(_Abrupt, redis.asyncio.UnixDomainSocketConnection):  # type: ignore[misc]
+    pass
+
+
+class _AioTlsConnection(_Abrupt, redis.asyncio.SSLConnection):  # type: ignore[misc]
     def __init__(self, tls: _Context, **options: Any) -> None:
         super().__init__(**options)
         self.ssl_context = _Holder(tls)
@@ -160,10 +193,10 @@ class Target:
     def __init__(self, uri: str, client_name: Optional[str]) -> None:
         self._options: Dict[str, Any] = {
             "decode_responses": True, "encoding_errors": "surrogateescape"}
-        if client_name is not None:
-            if not re.fullmatch("[!-~]{1,512}", client_name):
-                raise Misuse("client_name is 1 to 512 visible characters of ASCII, without blanks")
-            self._options["client_name"] = client_name
+        if client_name is not None and not re.fullmatch("[!-~]{1,64}", client_name):
+            raise Misuse("client_name is 1 to 64 visible characters of ASCII, without blanks")
+        self._client_name = client_name
+        self._login: Tuple[str, ...] = ()
         # Later versions of redis-py speak RESP3 as well, and have to be told which.
         base = getattr(redis.connection, "AbstractConnection", redis.Connection)
         if "protocol" in inspect.signature(base.__init__).parameters:
@@ -194,10 +227,9 @@ class Target:
             self._tls = _context(self._tls_options(parts.query))
         self._options.update(host=host, port=port, socket_keepalive=True,
                              socket_keepalive_options=KEEPALIVE)
-        if parts.username:
-            self._options["username"] = unquote(parts.username)
-        if parts.password:
-            self._options["password"] = unquote(parts.password)
+        if parts.username or parts.password:
+            self._login = ("AUTH", unquote(parts.username or "default"),
+                           unquote(parts.password or ""))
         self.name = f"{host}:{port}"
 
     @staticmethod
@@ -213,10 +245,38 @@ class Target:
             raise Misuse("tls_key without tls_cert")
         return options
 
+    def _hello(self) -> Tuple[str, ...]:
+        """Logs in and says who this is, in one trip. A forked child is another process."""
+        return ("HELLO", "2", *self._login, "SETNAME", self._client_name or process_name())
+
+    def _take_refusal(self, error: Exception) -> None:
+        """A name is for people: where it is refused, the connection goes on without one."""
+        if isinstance(error, redis.AuthenticationError) and not self._login:
+            raise redis.AuthenticationError(
+                "NOAUTH a user and a password are needed: stockade://user:password@host") from None
+        if self._login or not isinstance(error, redis.ResponseError):
+            raise error
+
+    def _greet(self, connection: Any) -> None:
+        connection._parser.on_connect(connection)
+        connection.send_command(*self._hello(), check_health=False)
+        try:
+            connection.read_response()
+        except redis.RedisError as error:
+            self._take_refusal(error)
+
+    async def _greet_aio(self, connection: Any) -> None:
+        connection._parser.on_connect(connection)
+        await connection.send_command(*self._hello(), check_health=False)
+        try:
+            await connection.read_response()
+        except redis.RedisError as error:
+            self._take_refusal(error)
+
     def connection(self, timeout: float, until: float) -> Any:
         """A redis.Connection, not connected yet. It is connected, logged in included, until then
         or not at all; from then on each read may take so many seconds."""
-        options = dict(self._options, socket_timeout=timeout)
+        options = dict(self._options, socket_timeout=timeout, redis_connect_func=self._greet)
         connection: Any
         if self._unix:
             connection = _UnixConnection(**options)
@@ -229,8 +289,9 @@ class Target:
 
     def aio_connection(self) -> Any:
         """The same for asyncio, where the caller sets the limits."""
+        options = dict(self._options, redis_connect_func=self._greet_aio)
         if self._unix:
-            return redis.asyncio.UnixDomainSocketConnection(**self._options)
+            return _AioUnixConnection(**options)
         if self._tls is not None:
-            return _AioTlsConnection(self._tls, **self._options)
-        return redis.asyncio.Connection(**self._options)
+            return _AioTlsConnection(self._tls, **options)
+        return _AioConnection(**options)

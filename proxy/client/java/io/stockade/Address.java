@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package io.stockade;
 
+import java.io.IOException;
 import java.net.URLDecoder;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 
 /** Where a daemon listens, and who logs in: {@code stockade://[user:password@]host[:port]}. */
 record Address(String host, int port, String user, String password, String clientName) {
     static final int PORT = 7379;
-    static final String CLIENT_NAME = "stockade-java";
+    static final String CLIENT_NAME = processName();
     private static final String SCHEME = "stockade://";
     private static final String SHAPE = "expected stockade://[user:password@]host[:port], not ";
 
@@ -42,6 +45,33 @@ record Address(String host, int port, String user, String password, String clien
         }
         int port = colon > bracket ? port(rest.substring(colon + 1), uri) : PORT;
         return new Address(host, port, user, password, CLIENT_NAME);
+    }
+
+    /**
+     * Tells the processes of a program apart, also on several machines behind one address:
+     * Till-4711@web-2.
+     */
+    private static String processName() {
+        String command = System.getProperty("sun.java.command", "").split(" ")[0]; // class or jar
+        String file = command.substring(command.lastIndexOf('/') + 1);
+        String program =
+            file.endsWith(".jar") ? file : file.substring(file.lastIndexOf('.') + 1);
+        String name = cut(program.isEmpty() ? "java" : program, 32) + "-"
+            + ProcessHandle.current().pid() + "@" + cut(hostname(), 20);
+        return name.replaceAll("[^!-~]", "-");
+    }
+
+    /** InetAddress.getLocalHost() asks the name service, which may take long. */
+    private static String hostname() {
+        try {
+            return Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
+        } catch (IOException elsewhere) {
+            return "";
+        }
+    }
+
+    private static String cut(String text, int max) {
+        return text.substring(0, Math.min(max, text.length()));
     }
 
     /** The same under another name. */

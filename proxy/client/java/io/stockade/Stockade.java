@@ -105,13 +105,14 @@ public final class Stockade implements AutoCloseable {
      *
      * @param uri as above
      * @param timeout as above
-     * @param clientName what the daemon's page and {@code stockade why} call this program, such as
-     *     the service's name: 1 to 512 visible characters of ASCII
+     * @param clientName what the daemon's page and {@code stockade why} call this process: 1 to 64
+     *     visible characters of ASCII. By default PROGRAM-PID@HOST; each process needs one of its
+     *     own
      * @return the way to it
      */
     public static Stockade connect(String uri, Duration timeout, String clientName) {
-        if (!clientName.matches("[!-~]{1,512}")) {
-            throw new IllegalArgumentException("a client's name is 1 to 512 visible characters");
+        if (!clientName.matches("[!-~]{1,64}")) {
+            throw new IllegalArgumentException("a client's name is 1 to 64 visible characters");
         }
         return new Stockade(Address.parse(uri).named(clientName), timeout, Keeper::daemonThread);
     }
