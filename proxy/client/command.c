@@ -236,13 +236,17 @@ enum stk_error stk_take(stk_lease *lease, const char *key, int64_t n, int64_t *l
     struct buf number = {0};
     stk_reply *reply = NULL;
 
+    if (left != NULL)
+        *left = 0;
+    if (n < 0)
+        return fail(STK_MISUSE, "%lld cannot be taken: it would be added", (long long)n);
     buf_printf(&number, "%lld", (long long)n);
     const char *const argv[] = {"DECRBY", key, number.data, "MIN", "0"};
     const size_t lens[] = {6, strlen(key), number.len, 3, 1};
     enum stk_error error = stk_fenced(lease, 5, argv, lens, &reply);
     buf_free(&number);
-    if (left != NULL)
-        *left = error == STK_OK ? stk_reply_integer(reply) : 0;
+    if (left != NULL && error == STK_OK)
+        *left = stk_reply_integer(reply);
     stk_reply_free(reply);
     return error;
 }

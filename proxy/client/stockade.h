@@ -236,8 +236,8 @@ STK_CHECKED enum stk_error stk_query(stk_client *client, const char *resource,
 STK_CHECKED enum stk_error stk_get(stk_client *client, const char *key, char **value, size_t *len);
 STK_CHECKED enum stk_error stk_set(stk_lease *lease, const char *key, const void *value,
                                    size_t len);
-/* Take n from a number if so many are there: DECRBY key n MIN 0. STK_RANGE: they are not, and
- * nothing changed. `left` may be NULL. */
+/* Take n, which is 0 or more, from a number if so many are there: DECRBY key n MIN 0. STK_RANGE:
+ * they are not, and nothing changed. `left` may be NULL. */
 STK_CHECKED enum stk_error stk_take(stk_lease *lease, const char *key, int64_t n, int64_t *left);
 
 /* Any command. `lens` holds the arguments' lengths; NULL: they end with a zero byte. `reply` may be

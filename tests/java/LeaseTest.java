@@ -148,6 +148,33 @@ class LeaseTest {
     }
 
     @Test
+    void fewerThanNoneAreNeitherTakenNorPut() {
+        try (Lease lease = lease(sku); Lease hash = lease(sku + "h")) {
+            lease.set("5");
+            hash.hset("n", "5");
+            List<Runnable> acts = List.of(
+                () -> lease.take(-1), () -> lease.take(-1, 0), () -> lease.put(-6),
+                () -> hash.htake("n", -1), () -> hash.hput("n", -6),
+                () -> shop.transaction().take(lease, -1), () -> shop.transaction().put(lease, -6));
+            for (Runnable act : acts) {
+                assertThrows(IllegalArgumentException.class, act::run);
+            }
+            assertEquals("5", lease.get());
+            assertEquals("5", hash.hget("n"));
+            assertEquals(5, lease.take(0));
+        }
+    }
+
+    @Test
+    void whatIsNeitherTextNorNumberIsNotSentAsItsName() {
+        assertThrows(IllegalArgumentException.class, () -> shop.sql("SELECT ?", List.of(1)));
+        assertThrows(IllegalArgumentException.class, () -> shop.command("GET", List.of(1)));
+        IllegalArgumentException none =
+            assertThrows(IllegalArgumentException.class, () -> shop.lease(null));
+        assertEquals("a resource has 1 to 512 bytes, not 0", none.getMessage());
+    }
+
+    @Test
     void halfACharacterIsRefused() {
         String half = "\ud83d";
         try (Lease lease = lease(sku)) {

@@ -162,7 +162,7 @@ def test_one_client_serves_one_loop_after_another(local, key):
 # A lease that is lost.
 
 @in_loop
-async def test_a_lease_is_lost_with_the_first_thing_that_is_refused_under_it(local, key):
+async def test_what_is_stale_under_a_lease_is_its_loss(local, key):
     async with aio_connect(local) as shop:
         async with shop.lease(key, ttl=60, on_lost=lambda lease: None) as lease:
             await shop.revoke(key)

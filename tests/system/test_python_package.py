@@ -438,6 +438,19 @@ def test_a_revoked_lease_is_told_at_once(local, shop, key):
     assert told == [lease] and shop.get(key) == "1"
 
 
+def test_fewer_than_none_are_neither_taken_nor_put(shop, key):
+    with shop.lease(key) as lease:
+        lease.set(5)
+        for bad in (-1, "-1", "1", 1.5, -1.5):
+            for act in (lease.take, lease.put):
+                with pytest.raises(stockade.Misuse):
+                    act(bad)
+            for act in ("take", "put"):
+                with pytest.raises(stockade.Misuse), shop.transaction(lease) as transaction:
+                    getattr(transaction, act)(lease, bad)
+        assert lease.get() == "5" and lease.take(0) == 5
+
+
 def in_a_transaction(shop, lease):
     with shop.transaction(lease) as transaction:
         transaction.set(lease, 2)
@@ -453,7 +466,7 @@ HEARS_OF_IT_BY = {
 
 
 @pytest.mark.parametrize("what", HEARS_OF_IT_BY)
-def test_a_lease_is_lost_with_the_first_thing_that_is_refused_under_it(shop, key, what):
+def test_what_is_stale_under_a_lease_is_its_loss(shop, key, what):
     told = threading.Event()
     with shop.lease(key, ttl=60, on_lost=lambda lease: told.set()) as lease:
         shop.revoke(key)

@@ -112,6 +112,24 @@ RIG_TEST(a_call_that_fails_leaves_nothing_of_before_in_its_out_parameters)
     stk_lease_free(good);
 }
 
+RIG_TEST(fewer_than_none_are_not_taken)
+{
+    stk_lease *lease;
+    int64_t left = 7;
+    char *value;
+
+    ok(stk_acquire(rig->client, "few", NULL, &lease));
+    ok(stk_set(lease, "few", "5", 1));
+    assert_int_equal(stk_take(lease, "few", -1, &left), STK_MISUSE);
+    assert_int_equal(left, 0);
+    ok(stk_get(rig->client, "few", &value, NULL));
+    assert_string_equal(value, "5");
+    free(value);
+    ok(stk_take(lease, "few", 0, &left));
+    assert_int_equal(left, 5);
+    stk_lease_free(lease);
+}
+
 RIG_TEST(commands_about_a_connection_are_refused)
 {
     static const char *const wrong[] = {"MULTI",     "exec",       "DISCARD", "AUTH", "HELLO",
@@ -344,7 +362,7 @@ static void *work(void *context)
             error = stk_acquire(worker->client, "turns",
                                 &(stk_lease_options){.ttl_ms = 20000, .wait_ms = 20000}, &turn);
         if (error == STK_OK)
-            error = stk_take(turn, "turns", -1, NULL);
+            error = stk_fenced(turn, WORDS("INCR", "turns"), NULL, NULL);
         if (error == STK_OK)
             error = stk_release(turn);
         stk_lease_free(turn);

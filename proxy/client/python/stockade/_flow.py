@@ -314,6 +314,13 @@ def bounds(min: Optional[int], max: Optional[int]) -> Words:
     return words
 
 
+def count(n: int) -> int:
+    """Not a text either, such as a form's "-3": what is taken would be added."""
+    if not isinstance(n, int) or n < 0:
+        raise Misuse(f"how many is a whole number from 0 on, not {n!r}")
+    return n
+
+
 class Rows(Sequence[Tuple[Optional[str], ...]]):
     """What an SQL statement gave: a sequence of rows. Values are text, or None for NULL."""
 
@@ -409,10 +416,10 @@ class TransactionBase:
         self._add([lease], ("DEL", lease.resource), bool)
 
     def take(self, lease: LeaseBase, n: int = 1, min: int = 0) -> None:
-        self._on_key(lease, "DECRBY", n, "MIN", min)
+        self._on_key(lease, "DECRBY", count(n), "MIN", min)
 
     def put(self, lease: LeaseBase, n: int = 1, max: Optional[int] = None) -> None:
-        self._on_key(lease, "INCRBY", n, *bounds(None, max))
+        self._on_key(lease, "INCRBY", count(n), *bounds(None, max))
 
     def hget(self, lease: LeaseBase, field: str) -> None:
         self._on_key(lease, "HGET", field)

@@ -468,11 +468,11 @@ class Lease(LeaseBase):
 
     async def take(self, n: int = 1, min: int = 0, *, id: Optional[str] = None) -> int:
         """Take n from a number; returns what is left. SoldOut: that would be below `min`."""
-        return int(await self._run("DECRBY", n, "MIN", min, id=id))
+        return int(await self._run("DECRBY", _flow.count(n), "MIN", min, id=id))
 
     async def put(self, n: int = 1, max: Optional[int] = None, *, id: Optional[str] = None) -> int:
         """Add n to a number; returns what there is then."""
-        return int(await self._run("INCRBY", n, *_flow.bounds(None, max), id=id))
+        return int(await self._run("INCRBY", _flow.count(n), *_flow.bounds(None, max), id=id))
 
     async def hget(self, field: str) -> Optional[str]:
         value: Optional[str] = await self._run("HGET", field)

@@ -378,11 +378,11 @@ class Lease(LeaseBase):
 
     def take(self, n: int = 1, min: int = 0, *, id: Optional[str] = None) -> int:
         """Take n from a number; returns what is left. SoldOut: that would be below `min`."""
-        return int(self._run("DECRBY", n, "MIN", min, id=id))
+        return int(self._run("DECRBY", _flow.count(n), "MIN", min, id=id))
 
     def put(self, n: int = 1, max: Optional[int] = None, *, id: Optional[str] = None) -> int:
         """Add n to a number; returns what there is then."""
-        return int(self._run("INCRBY", n, *_flow.bounds(None, max), id=id))
+        return int(self._run("INCRBY", _flow.count(n), *_flow.bounds(None, max), id=id))
 
     def hget(self, field: str) -> Optional[str]:
         value: Optional[str] = self._run("HGET", field)

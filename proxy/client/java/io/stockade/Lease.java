@@ -198,7 +198,7 @@ public final class Lease implements AutoCloseable {
     /**
      * Take so many from the resource's value, a number, if so many are there.
      *
-     * @param count how many
+     * @param count how many, from 0 on
      * @return how many are left
      * @throws SoldOut fewer are there; nothing was changed
      * @throws Stale the lease has passed on; nothing was changed
@@ -210,22 +210,22 @@ public final class Lease implements AutoCloseable {
     /**
      * Take so many from the resource's value, if at least `min` are left then.
      *
-     * @param count how many
+     * @param count how many, from 0 on
      * @param min how many have to be left
      * @return how many are left
      */
     public long take(long count, long min) {
-        return (Long) fenced("DECRBY", resource, count, "MIN", min);
+        return (Long) fenced("DECRBY", resource, checkCount(count), "MIN", min);
     }
 
     /**
      * Put so many back, or add them.
      *
-     * @param count how many
+     * @param count how many, from 0 on
      * @return how many are there now
      */
     public long put(long count) {
-        return (Long) fenced("INCRBY", resource, count);
+        return (Long) fenced("INCRBY", resource, checkCount(count));
     }
 
     /**
@@ -264,23 +264,31 @@ public final class Lease implements AutoCloseable {
      * Take so many from a field of the resource's hash, if so many are there.
      *
      * @param field its name
-     * @param count how many
+     * @param count how many, from 0 on
      * @return how many are left
      * @throws SoldOut fewer are there; nothing was changed
      */
     public long htake(String field, long count) {
-        return (Long) fenced("HINCRBY", resource, field, -count, "MIN", 0);
+        return (Long) fenced("HINCRBY", resource, field, -checkCount(count), "MIN", 0);
     }
 
     /**
      * Put so many back into a field of the resource's hash, or add them.
      *
      * @param field its name
-     * @param count how many
+     * @param count how many, from 0 on
      * @return how many are there now
      */
     public long hput(String field, long count) {
-        return (Long) fenced("HINCRBY", resource, field, count);
+        return (Long) fenced("HINCRBY", resource, field, checkCount(count));
+    }
+
+    /** To take fewer than none would be to add, past any bound. */
+    static long checkCount(long count) {
+        if (count < 0) {
+            throw new IllegalArgumentException("a count is from 0 on, not " + count);
+        }
+        return count;
     }
 
     /**

@@ -442,8 +442,8 @@ public final class Stockade implements AutoCloseable {
                 types.append('b');
                 values.add(param);
             } else {
-                types.append('t');
-                values.add(param.toString());
+                types.append('t'); /* what is no text either is refused with the words */
+                values.add(param);
             }
         }
         if (types.length() > 0) {
@@ -471,19 +471,19 @@ public final class Stockade implements AutoCloseable {
     }
 
     private static String checkName(String resource) {
-        int length = Request.bytesOf(resource).length;
-        if (length < 1 || length > 512) {
-            throw new IllegalArgumentException("a resource has 1 to 512 bytes");
-        }
-        return resource;
+        return checkLength("a resource", resource);
     }
 
     static String checkId(String id) {
-        int length = Request.bytesOf(id).length;
+        return checkLength("an ID", id);
+    }
+
+    private static String checkLength(String what, String name) {
+        int length = name == null ? 0 : Request.bytesOf(name).length;
         if (length < 1 || length > 512) {
-            throw new IllegalArgumentException("an ID has 1 to 512 bytes");
+            throw new IllegalArgumentException(what + " has 1 to 512 bytes, not " + length);
         }
-        return id;
+        return name;
     }
 
     private static long inRange(String what, long millis, long least) {

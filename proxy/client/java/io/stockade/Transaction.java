@@ -81,7 +81,7 @@ public final class Transaction {
      * @return this
      */
     public Transaction take(Lease lease, long count) {
-        return fenced(lease, "DECRBY", lease.resource(), count, "MIN", 0);
+        return fenced(lease, "DECRBY", lease.resource(), Lease.checkCount(count), "MIN", 0);
     }
 
     /**
@@ -92,7 +92,7 @@ public final class Transaction {
      * @return this
      */
     public Transaction put(Lease lease, long count) {
-        return fenced(lease, "INCRBY", lease.resource(), count);
+        return fenced(lease, "INCRBY", lease.resource(), Lease.checkCount(count));
     }
 
     /**
