@@ -13,6 +13,7 @@
 #include "fence/base/plain.h"
 #include "proxy/engine/acl/acl.h"
 #include "proxy/engine/command/handlers.h"
+#include "proxy/engine/session/request.h"
 #include "proxy/engine/write/exec.h"
 #include "proxy/engine/write/plan.h"
 #include "store/sql_text.h"

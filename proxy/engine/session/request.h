@@ -13,60 +13,14 @@
 #include "fence/base/err.h"
 #include "fence/base/list.h"
 #include "proxy/engine/acl/acl.h"
-#include "proxy/engine/command/command.h"
+#include "proxy/engine/write/plan.h"
 #include "proxy/resp/resp.h"
-#include "store/sql.h"
 #include "store/store.h"
-#include "store/txn.h"
 
 struct engine;
 struct lock_script;
 struct session;
 struct request_client;
-
-/* A plan: what a data command asks of the store, alone, under tokens, or as a transaction. Claims
- * (tokens for resources) are judged first; then the steps (data commands) run, all in one operation
- * of the store.
- *
- *   GET k                          no claim     one step
- *   FENCED 3 SET k v               one claim    one step
- *   FENCEDALL 2 a 3 b 7 MSET ...   two claims   one step
- *   MULTI ... EXEC                 all claims   all steps, whole or not at all
- *
- * write/plan.c makes it on the loop's thread from the request's own arguments, and runs it on the
- * store's threads, where it is only read. */
-
-struct step {
-    const struct command *command;
-    size_t argc;
-    const struct bytes *argv;
-    const struct claim *claims; /* its own */
-    size_t claims_count;
-    bool claims_key; /* its only claim is for its only key */
-    bool unfenced;   /* writes without a token, as far as no token is held */
-    enum sql_right sql_right;
-};
-
-/* Its keys are at key_first, and on by key_step up to this. */
-size_t step_last_key(const struct step *step);
-
-struct plan {
-    struct claim *claims;
-    struct step *steps;
-    size_t claims_count, steps_count;
-    struct bytes id;      /* of the request; empty: none */
-    uint64_t fingerprint; /* of all but the tokens, where there is an id */
-    int64_t sql_limit_ms; /* of each statement */
-    bool whole;           /* a transaction: replies in an array, or one error */
-    bool needs_savepoint; /* to go back to where it fails halfway; else, where a transaction
-                             fails, its batch is rolled back and run without it */
-    bool judged_first;    /* SQL may act under any claim: all are judged before the first step */
-    bool has_values;      /* the tokens of some claims are to be found by their values first */
-    bool refused;         /* the reply says why */
-    /* Room for the usual. */
-    struct claim only_claim;
-    struct step only_step;
-};
 
 struct request {
     /* The loop's. */

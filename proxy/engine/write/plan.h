@@ -1,15 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data commands: each is made into a plan (session/request.h), which is one operation of the store:
- * the claims are judged first, then the steps run. */
+/* A plan: what a data command asks of the store, alone, under tokens, or as a transaction. Claims
+ * (tokens for resources) are judged first; then the steps (data commands) run, all in one operation
+ * of the store.
+ *
+ *   GET k                          no claim     one step
+ *   FENCED 3 SET k v               one claim    one step
+ *   FENCEDALL 2 a 3 b 7 MSET ...   two claims   one step
+ *   MULTI ... EXEC                 all claims   all steps, whole or not at all
+ *
+ * plan.c makes it on the loop's thread from the request's own arguments, and runs it on the
+ * store's threads, where it is only read. */
 #ifndef STOCKADE_ENGINE_PLAN_H
 #define STOCKADE_ENGINE_PLAN_H
 
-#include "proxy/engine/session/request.h"
+#include "proxy/engine/command/command.h"
+#include "store/sql.h"
+#include "store/txn.h"
+
+struct request;
+struct session;
 
 #define PLAN_CLAIMS_MAX       1024 /* of one FENCEDALL */
 #define TRANSACTION_STEPS_MAX 4096
 #define TRANSACTION_BYTES_MAX (17 << 20) /* of arguments: as much as one request may have */
 #define RECEIPT_REPLY_MAX     (64 << 10) /* bytes */
+
+struct step {
+    const struct command *command;
+    size_t argc;
+    const struct bytes *argv;
+    const struct claim *claims; /* its own */
+    size_t claims_count;
+    bool claims_key; /* its only claim is for its only key */
+    bool unfenced;   /* writes without a token, as far as no token is held */
+    enum sql_right sql_right;
+};
+
+/* Its keys are at key_first, and on by key_step up to this. */
+size_t step_last_key(const struct step *step);
+
+struct plan {
+    struct claim *claims;
+    struct step *steps;
+    size_t claims_count, steps_count;
+    struct bytes id;      /* of the request; empty: none */
+    uint64_t fingerprint; /* of all but the tokens, where there is an id */
+    int64_t sql_limit_ms; /* of each statement */
+    bool whole;           /* a transaction: replies in an array, or one error */
+    bool needs_savepoint; /* to go back to where it fails halfway; else, where a transaction
+                             fails, its batch is rolled back and run without it */
+    bool judged_first;    /* SQL may act under any claim: all are judged before the first step */
+    bool has_values;      /* the tokens of some claims are to be found by their values first */
+    bool refused;         /* the reply says why */
+    /* Room for the usual. */
+    struct claim only_claim;
+    struct step only_step;
+};
 
 /* Make request->plan, and set request->order, from the arguments of a data command, FENCED,
  * FENCEDALL or SQL. Where that cannot be, the plan is refused and the error is in request->reply.
