@@ -31,9 +31,9 @@ struct pg_connection {
 };
 
 /* All pointers are borrowed. The connection must not be moved after. */
-void pg_connection_init(struct pg_connection *connection, const char *uri,
-                        enum pg_connection_id id, struct pg_shared *shared,
-                        struct store_reasons *reasons, const struct log *log);
+void pg_connection_init(struct pg_connection *connection, const char *uri, enum pg_connection_id id,
+                        struct pg_shared *shared, struct store_reasons *reasons,
+                        const struct log *log);
 void pg_connection_free(struct pg_connection *connection);
 /* Return whether the connection can be used; make it anew where it has to be. It has the schema
  * and the statements then, and knows that the store is the one that it was. False: retry.why says

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reply counts as given, and is judged by the oracle, when it leaves the daemon, even if it never arrives. */
+/* A reply counts as given, and is judged by the oracle, when it leaves the daemon, even if it never
+ * arrives. */
 #include "tests/sim/link.h"
 
 #include <stdio.h>
