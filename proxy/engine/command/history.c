@@ -159,23 +159,6 @@ void waiters_show(struct request *request)
     reply(request, &waiters.entries, waiters.count);
 }
 
-/* [MATCH glob] [COUNT n]. False: the request has failed. */
-static bool parse_refusals(struct request *request, struct glob **match, int64_t *count)
-{
-    for (size_t i = 1; i < request->argc; i += 2)
-        if (i + 1 < request->argc && request_is_word(request, i, "MATCH")) {
-            if (!request_glob(request, i + 1, match))
-                return false;
-        } else if (i + 1 < request->argc && request_is_word(request, i, "COUNT")) {
-            if (!request_int(request, i + 1, 1, COUNT_MAX, "COUNT", count))
-                return false;
-        } else {
-            request_fail(request, STK_ERR, "syntax error: REFUSALS [MATCH glob] [COUNT n]");
-            return false;
-        }
-    return true;
-}
-
 static void show_matching(struct request *request, const struct glob *match, size_t count)
 {
     const struct history *history = request->engine->history;
@@ -200,7 +183,7 @@ void history_refusals_show(struct request *request)
     struct glob *match = NULL;
     int64_t count = COUNT_DEFAULT;
 
-    if (parse_refusals(request, &match, &count))
+    if (request_match_and_count(request, COUNT_MAX, &match, &count))
         show_matching(request, match, (size_t)count);
     glob_free(match);
 }

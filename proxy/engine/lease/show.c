@@ -249,16 +249,6 @@ void lease_list(struct request *request)
     request->state = leases;
     request->free_state = list_free;
     leases->count = LEASES_COUNT_DEFAULT;
-    for (size_t i = 1; i < request->argc; i += 2)
-        if (i + 1 < request->argc && request_is_word(request, i, "MATCH")) {
-            if (!request_glob(request, i + 1, &leases->match))
-                return;
-        } else if (i + 1 < request->argc && request_is_word(request, i, "COUNT")) {
-            if (!request_int(request, i + 1, 1, INT64_MAX, "COUNT", &leases->count))
-                return;
-        } else {
-            request_fail(request, STK_ERR, "syntax error: LEASES [MATCH glob] [COUNT n]");
-            return;
-        }
-    request_run(request, false, list_run, request_done);
+    if (request_match_and_count(request, INT64_MAX, &leases->match, &leases->count))
+        request_run(request, false, list_run, request_done);
 }

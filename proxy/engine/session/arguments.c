@@ -96,6 +96,24 @@ bool request_glob(struct request *request, size_t i, struct glob **glob)
     return true;
 }
 
+bool request_match_and_count(struct request *request, int64_t count_max, struct glob **match,
+                             int64_t *count)
+{
+    for (size_t i = 1; i < request->argc; i += 2)
+        if (i + 1 < request->argc && request_is_word(request, i, "MATCH")) {
+            if (!request_glob(request, i + 1, match))
+                return false;
+        } else if (i + 1 < request->argc && request_is_word(request, i, "COUNT")) {
+            if (!request_int(request, i + 1, 1, count_max, "COUNT", count))
+                return false;
+        } else {
+            request_fail(request, STK_ERR, "syntax error: %s [MATCH glob] [COUNT n]",
+                         request->command->name);
+            return false;
+        }
+    return true;
+}
+
 bool request_name(struct request *request, size_t i, const char *what)
 {
     if (request->argv[i].len >= 1 && request->argv[i].len <= RESOURCE_NAME_MAX)

@@ -34,6 +34,10 @@ bool request_int(struct request *request, size_t i, int64_t min, int64_t max, co
 /* Compile argv[i] into *glob, which is the caller's, and NULL before. False: the request has
  * failed, also where there is a pattern already. */
 bool request_glob(struct request *request, size_t i, struct glob **glob);
+/* Read all arguments as [MATCH glob] [COUNT n], n up to count_max; what is not there stays as it
+ * is. *match is the caller's as in request_glob. */
+bool request_match_and_count(struct request *request, int64_t count_max, struct glob **match,
+                             int64_t *count);
 /* Is argv[i] a name of a resource or key: 1 to RESOURCE_NAME_MAX bytes? */
 bool request_name(struct request *request, size_t i, const char *what);
 /* Why it cannot be the ID of a client's request, for people; NULL: it can. */
