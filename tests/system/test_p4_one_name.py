@@ -10,9 +10,10 @@ import subprocess
 
 import pytest
 
-from harness.limits import BUILD, wait_until
+from harness.limits import wait_until
 from harness.maintenance import query
 from harness.rig import refusal
+from harness.shop import program
 
 
 @pytest.fixture
@@ -220,14 +221,10 @@ def test_a_backup_may_have_several_names(rig, maintenance, other):
 def test_a_program_with_the_extension_presents_no_token_in_a_store_with_two_names(rig, other):
     daemon, client, token = acknowledged(rig)
     os.link(rig.store, other)
-    file = sqlite3.connect(other, isolation_level=None)
-    file.enable_load_extension(True)
-    file.load_extension(str(BUILD / "stockade_guard.so"))
-    file.execute("BEGIN IMMEDIATE")
-    with pytest.raises(sqlite3.OperationalError, match="has 2 names"):
-        file.execute("SELECT stockade_present('r', ?)", (token,))
-    file.execute("ROLLBACK")
-    file.close()
+    with program(other) as file:
+        file.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="has 2 names"):
+            file.execute("SELECT stockade_present('r', ?)", (token,))
 
 
 def test_a_file_that_is_mounted_by_itself_is_refused_and_its_folder_is_not(rig, other):

@@ -12,10 +12,10 @@ import time
 
 import pytest
 
-from harness.limits import BUILD
 from harness.maintenance import execute, floor_said, query
 from harness.resp import ReplyError
 from harness.rig import restart
+from harness.shop import program
 
 TTL_MS = 500  # what ended in a copy is free at a lease service when that is over
 LONG_MS = 60000
@@ -353,21 +353,17 @@ def test_what_was_presented_for_a_file_counts_for_nothing_in_its_copy(rig):
     served.stop()
     copy = rig.folder / "copy.db"
     shutil.copy(rig.store, copy)
-    file = sqlite3.connect(copy, isolation_level=None)
-    file.enable_load_extension(True)
-    file.load_extension(str(BUILD / "stockade_guard.so"))
-    file.execute("BEGIN IMMEDIATE")
-    with pytest.raises(sqlite3.OperationalError, match="is a copy"):
+    with program(copy) as file:
+        file.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="is a copy"):
+            file.execute("SELECT stockade_present('stock', ?)", (token,))
+        file.execute("ROLLBACK")
+        mark = "SELECT value FROM stockade_meta WHERE key = 'file'"
+        client = served.start(copy)
+        assert query(copy, mark) != query(rig.store, mark)
+        token = served.grant(client)
+        file.execute("BEGIN IMMEDIATE")
         file.execute("SELECT stockade_present('stock', ?)", (token,))
-    file.execute("ROLLBACK")
-    mark = "SELECT value FROM stockade_meta WHERE key = 'file'"
-    client = served.start(copy)
-    assert query(copy, mark) != query(rig.store, mark)
-    token = served.grant(client)
-    file.execute("BEGIN IMMEDIATE")
-    file.execute("SELECT stockade_present('stock', ?)", (token,))
-    file.execute("ROLLBACK")
-    file.close()
 
 
 @pytest.mark.slow
