@@ -114,7 +114,7 @@ LINK_TEST = $(LINK) $(if $(FAST_LINKER_PATH),-fuse-ld=$(FAST_LINKER))
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .PHONY: all help java javadoc java-dist setup demo picture check replay screenshots format tidy \
-        asan ubsan tsan install uninstall clean tests helpers FORCE
+        asan tsan install uninstall clean tests helpers FORCE
 
 all: $(PROGRAMS) $(LIBRARIES) $(EXTENSION) ## build programs, library, extension (the default)
 
@@ -191,10 +191,6 @@ tidy: ## layout, direction of includes and calls, globals and static analysis
 asan: ## check under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/setup --all
 	@$(MAKE) check CC=clang SANITIZE=address,undefined BUILD=build/asan
-
-ubsan: ## check under UndefinedBehaviorSanitizer
-	@tools/setup --all
-	@$(MAKE) check CC=clang SANITIZE=undefined BUILD=build/ubsan
 
 tsan: ## check under ThreadSanitizer
 	@tools/setup --all
