@@ -94,12 +94,12 @@
     X(BEGIN_READ, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")                               \
     X(COMMIT, "COMMIT")                                                                            \
     X(ROLLBACK, "ROLLBACK")                                                                        \
-    /* Who raises the floor is alone; transactions that grant share. (No advisory lock: anybody    \
-     * may have one.) */                                                                           \
+    /* To raise the floor a transaction needs this lock to itself; those that grant share it.      \
+     * (It is no advisory lock, since anybody may take one.) */                                    \
     X(FLOOR_SHARED, "LOCK TABLE stockade.meta IN ROW SHARE MODE")                                  \
     X(FLOOR_EXCLUSIVE, "LOCK TABLE stockade.meta IN EXCLUSIVE MODE")                               \
-    /* What a transaction has to know, read after its rows: who removes a row raises the floor     \
-     * first. */                                                                                   \
+    /* The state of the store, read after the transaction's rows: a row that was removed           \
+     * before has raised the floor then. */                                                        \
     X(STATE, "SELECT floor, stockade.now_ms() + clock_ms, (CASE" PG_DIFFERS_MAP(                   \
                  PG_WHEN) " END), clock_number, ended, replicated FROM stockade.meta")             \
     X(IDENTITY, "SELECT identity IS DISTINCT FROM stockade.identity(),"                            \
@@ -111,8 +111,8 @@
                 " (SELECT system_identifier FROM pg_control_system())"                             \
                 " FROM stockade.meta")                                                             \
     X(SCHEMA_HARM, PG_SCHEMA_HARMS)                                                                \
-    /* How many of these marks have gone, and no later one of the same connection is there?        \
-     * Has the opening gone? */                                                                    \
+    /* How many of these marks are missing, with no later one of the same connection there?        \
+     * And is the opening missing? */                                                              \
     X(MARKS_GONE, "SELECT (SELECT count(*) FROM unnest($2::int8[], $3::int8[]) AS a(n, e)"         \
                   " WHERE e >= ended AND NOT EXISTS("                                              \
                   "SELECT FROM stockade.mark WHERE session = $1 AND number >= n"                   \
@@ -122,10 +122,10 @@
     X(IDENTITY_PUT, "UPDATE stockade.meta SET identity = stockade.identity(),"                     \
                     " timeline = stockade.timeline(), server = stockade.server(),"                 \
                     " replicated = stockade.is_replicated()")                                      \
-    /* Sessions of another copy have other numbers, too. */                                        \
+    /* Openings of another copy must have other numbers, too. */                                   \
     X(BEGIN_ANEW, "UPDATE stockade.meta SET floor = $1, session = greatest(session + 1, $1)")      \
     X(END_ALL, "UPDATE stockade.meta SET ended = floor")                                           \
-    /* A logical replica has the rows of a sequence, and not how far it was. */                    \
+    /* A logical replica has the rows, but its sequences are not as far as they were. */           \
     X(SEQUENCES_RAISE, "SELECT setval('stockade.resource_id', greatest(last_value,"                \
                        " (SELECT max(id) FROM stockade.resource))),"                               \
                        " setval(pg_get_serial_sequence('stockade.retired', 'number'),"             \
@@ -151,7 +151,7 @@
     X(RECEIPTS, "SELECT r.resource, r.id, r.token, r.fingerprint, r.resp3, r.written_ms, r.reply"  \
                 " FROM unnest($1::int8[], $2::bytea[]) AS k(resource, id)"                         \
                 " JOIN stockade.receipt r USING (resource, id)")                                   \
-    /* The same by the names of the resources. A large value is left out. */                       \
+    /* Fields and receipts by the names of their resources. A large value is left out. */          \
     X(FIELDS_OF, "SELECT r.id, k.field,"                                                           \
                  " CASE WHEN octet_length(f.value) <= " PG_ALONG_MAX " THEN f.value END"           \
                  " FROM unnest($1::bytea[], $2::bytea[]) AS k(name, field)"                        \
@@ -163,7 +163,7 @@
                    " JOIN stockade.resource r USING (name)"                                        \
                    " JOIN stockade.receipt t ON t.resource = r.id AND t.id = k.id")                \
     X(IDS, "SELECT nextval('stockade.resource_id')")                                               \
-    /* What a working set has changed. */                                                          \
+    /* Writing the changes of a working set. */                                                    \
     X(PUT_FENCES,                                                                                  \
       PG_CHANGES("resource", PG_EACH, "r.token = k.token AND r.state = k.state",                   \
                  "UPDATE stockade.resource r SET token = k.token, state = k.state,"                \
@@ -232,7 +232,8 @@
     X(RETIRE, PG_CHANGES("retired", PG_EACH, "true",                                               \
                          "INSERT INTO stockade.retired(resource, token, retired_ms)"               \
                          " SELECT *, $3::int8 FROM unnest($1::int8[], $2::int8[])"))               \
-    /* What became of a transaction: its mark is there, or never will be. */                       \
+    /* Marks, which tell what became of a transaction: its mark is there, or, once voided,         \
+     * never will be. */                                                                           \
     X(MARK, PG_CHANGES("mark", "1", "NOT void",                                                    \
                        "INSERT INTO stockade.mark(session, number, written_ms, void)"              \
                        " VALUES($1, $2, $3, false)"))                                              \
@@ -243,7 +244,7 @@
     X(MARKS_PRUNE, "DELETE FROM stockade.mark WHERE session = $1 AND number < $2"                  \
                    " AND number % 4 = $2 % 4")                                                     \
     X(MARKS_FORGET, "DELETE FROM stockade.mark WHERE written_ms < $1")                             \
-    /* What the watch does. */                                                                     \
+    /* For the watch. */                                                                           \
     X(LISTEN_QUICKLY, "SET synchronous_commit = off")                                              \
     X(LISTEN, "LISTEN stockade_freed")                                                             \
     X(NOTIFY, "SELECT pg_notify('stockade_freed', encode(n, 'hex'))"                               \
@@ -264,10 +265,10 @@
                        " SELECT xmin FROM pg_replication_slots UNION ALL"                          \
                        " SELECT transaction FROM pg_prepared_xacts) AS all_of(x)"                  \
                        " WHERE x IS NOT NULL ORDER BY age(x) DESC LIMIT 1), 0)")                   \
-    /* A commit of our own, behind whose replication all that was seen before is replicated. */    \
+    /* A commit of our own: once it is replicated, all that was seen before is, too. */            \
     X(BARRIER, "SELECT CASE WHEN stockade.is_replicated()"                                         \
                " THEN pg_logical_emit_message(true, 'stockade', '') END")                          \
-    /* What goes past the working set. */                                                          \
+    /* For the primitives that go past the working set. */                                         \
     X(EACH_LIVE, "SELECT id, name, type::int8 FROM stockade.resource"                              \
                  " WHERE id > $1 AND state = 1 AND token > (SELECT ended FROM stockade.meta)"      \
                  " ORDER BY id" PG_LIMIT)                                                          \
@@ -276,7 +277,7 @@
     X(COUNT_LIVE, "SELECT count(*) FROM stockade.resource"                                         \
                   " WHERE state = 1 AND token > (SELECT ended FROM stockade.meta)")                \
     X(COUNT_KEYS, "SELECT count(*) FROM stockade.resource WHERE type <> 0")                        \
-    /* The sizes of values are known without reading them. */                                      \
+    /* The server knows the sizes of values without reading them. */                               \
     X(EACH_FIELD,                                                                                  \
       "SELECT field, value FROM (SELECT field, value,"                                             \
       " sum(octet_length(value)) OVER (ORDER BY field) - octet_length(value) AS before"            \
@@ -290,7 +291,7 @@
     X(RETIRED_DUE, "SELECT EXISTS(SELECT FROM stockade.retired WHERE retired_ms < $1"              \
                    " AND number = (SELECT min(number) FROM stockade.retired))")                    \
     X(RETIRED_REMOVE, "DELETE FROM stockade.retired WHERE number = $1")                            \
-    /* False: the row is locked. */                                                                \
+    /* Gives false where the row is locked. */                                                     \
     X(RECEIPTS_GONE, "WITH mine AS (SELECT id FROM stockade.resource WHERE id = $1"                \
                      " FOR NO KEY UPDATE SKIP LOCKED), gone AS (UPDATE stockade.resource"          \
                      " SET receipts_gone = greatest(receipts_gone, $2)"                            \
@@ -323,15 +324,16 @@
       " FOR UPDATE SKIP LOCKED) RETURNING token)"                                                  \
       " SELECT count(*), coalesce(max(token), 0) FROM gone")                                       \
     X(FLOOR_RAISE, "UPDATE stockade.meta SET floor = greatest(floor, $1)")                         \
-    /* A step of a flush, behind $1 up to $2. Its end: as many rows, or fewer with many fields. */ \
+    /* A step of a flush begins behind $1, and goes at most up to $2. This finds its end: $3       \
+     * rows further, or fewer rows that have many fields. */                                       \
     X(FLUSH_UNTIL, "SELECT coalesce(max(id), 0) FROM stockade.resource")                           \
     X(FLUSH_END,                                                                                   \
       "SELECT coalesce(max(id), $2) FROM (SELECT id, sum(1 + fields) OVER (ORDER BY id"            \
       " ROWS UNBOUNDED PRECEDING) - (1 + fields) AS before FROM (SELECT id, fields"                \
       " FROM stockade.resource WHERE id > $1 AND id <= $2 ORDER BY id LIMIT $3) AS next)"          \
       " AS counted WHERE before < $3")                                                             \
-    /* The next rows that have something to lose, up to $3 of them: the name of those that         \
-     * somebody else has locked. */                                                                \
+    /* Lock the next rows that have a value or a live lease, up to $3 of them; of rows that        \
+     * somebody else has locked, give the name. */                                                 \
     X(FLUSH_LOCK,                                                                                  \
       "WITH next AS MATERIALIZED (SELECT id, name FROM stockade.resource"                          \
       " WHERE id > $1 AND id <= $2 AND (type <> 0 OR state = 1) ORDER BY id LIMIT $3),"            \
@@ -343,7 +345,8 @@
     X(REVOKE_ALL, "UPDATE stockade.resource SET state = 3, holds = 0, changed_ms = $1::int8,"      \
                   " changes = changes + 1, waited = false WHERE state = 1")                        \
     X(RETIRE_ALL, PG_RETIRE("$1"))                                                                 \
-    /* These go by the rows that were locked: what was made or filled since is newer. */           \
+    /* These change the rows that were locked, and no others: what was made or filled since        \
+     * is newer than the flush. */                                                                 \
     X(FLUSH_FIELDS, "DELETE FROM stockade.field WHERE resource = ANY($1)")                         \
     X(FLUSH_RETIRE, PG_RETIRE("$2") " AND id = ANY($1)")                                           \
     X(FLUSH_RESOURCES, "UPDATE stockade.resource SET type = 0, value = NULL, fields = 0,"          \
@@ -353,17 +356,17 @@
     X(SAVEPOINT, "SAVEPOINT stockade_savepoint")                                                   \
     X(SAVEPOINT_KEEP, "RELEASE SAVEPOINT stockade_savepoint")                                      \
     X(SAVEPOINT_UNDO, "ROLLBACK TO SAVEPOINT stockade_savepoint")                                  \
-    /* NULL, or why not. */                                                                        \
+    /* Give NULL, or why it was refused. */                                                        \
     X(GUARD_CREATE, "SELECT stockade.guard_try($1, $2, $3)")                                       \
     X(GUARD_DROP, "SELECT stockade.guard_try($1, NULL, NULL)")                                     \
-    /* By the name by which GUARD DROP finds it. */                                                \
+    /* With the name of the table by which GUARD DROP finds the guard. */                          \
     X(GUARDS, "SELECT coalesce(stockade.table_name(relation), name), key, prefix,"                 \
               " coalesce((SELECT string_agg(problem, '; ') FROM stockade.guard_flaws() f"          \
               " WHERE f.id = g.id), '') FROM stockade.guard g ORDER BY 1, id")                     \
     X(GUARD_BROKEN, "SELECT format('the guard of table %s is broken: %s', name, problem)"          \
                     " FROM stockade.guard g JOIN stockade.guard_flaws() f USING (id)"              \
                     " WHERE EXISTS(SELECT FROM stockade.guard) ORDER BY id, kind LIMIT 1")         \
-    /* Users' SQL (sql.c). What a statement has set counts for nothing after it. */                \
+    /* For users' SQL (sql.c). The settings that a statement changes are set back after it. */     \
     X(SQL_READS, "SAVEPOINT stockade_reads")                                                       \
     X(SQL_READ_ONLY, "SET LOCAL transaction_read_only = on")                                       \
     X(SQL_READS_END, "RELEASE SAVEPOINT stockade_reads")                                           \
@@ -380,7 +383,7 @@
     X(SQL_FETCH, "SELECT line FROM stockade.sql_fetch(1000, 1048576) AS line")                     \
     X(SQL_RESET, "RESET ALL")                                                                      \
     X(SQL_SETTLE, "SELECT " PG_SETTINGS)                                                           \
-    /* What a definition has taken hold of, though it is guarded, or was before it. */             \
+    /* Has a definition locked a table that is guarded, or was guarded before it? */               \
     X(SQL_TREES, "SELECT coalesce(array_agg(t.relation::oid), '{}')::text,"                        \
                  " coalesce(array_agg(g.name), '{}')::text"                                        \
                  " FROM stockade.guard g, stockade.tree(g.relation) t")                            \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session's inside, for the engine's own files: what they may know of a connection. Its outside
- * is in engine.h, its rules are in session.c. */
+/* The inside of a session, for the engine's own files. Its outside is in engine.h, its rules are in
+ * session.c. */
 #ifndef STOCKADE_ENGINE_SESSION_H
 #define STOCKADE_ENGINE_SESSION_H
 
@@ -19,75 +19,75 @@
 #define SESSION_OUTPUT_MAX        (256 << 10) /* unsent bytes beyond which no command is started */
 #define SESSION_NAME_MAX          64
 
-/* Who has sent a request whose connection is gone. */
+/* The client of a request whose connection is gone. */
 struct request_client {
     char user[ACL_USER_MAX + 1], name[SESSION_NAME_MAX + 1], peer[64];
 };
 
-/* A request that waits for others looks for one that stands behind it on its connection, and begins
- * only once it has ended. */
+/* A request that waits can look for another one that stands behind it on its connection. That one
+ * begins only when the waiting request has ended. */
 struct behind {
     bool (*is_sought)(struct behind *behind, struct request *request);
-    void (*on_found)(struct behind *behind); /* once, and it looks for no more */
+    void (*on_found)(struct behind *behind); /* called once; then the search is over */
 };
 
 struct session {
     struct list link;    /* engine->sessions */
-    struct list changed; /* where there is news: engine->changed, or engine->deferred */
+    struct list changed; /* engine->changed or engine->deferred, where there is news of it */
     struct engine *engine;
     void *connection; /* the host's */
     uint64_t id;
     char peer[64], name[SESSION_NAME_MAX + 1], lib_name[SESSION_NAME_MAX + 1],
         lib_version[SESSION_NAME_MAX + 1];
-    char *certified;               /* the user whom its certificate names; NULL: nobody */
-    const struct acl_user *rights; /* in engine->acl: what it may do; NULL: it has to log in */
-    struct account *account;       /* whose it is */
-    bool counted;                  /* as one of the account's connections */
-    bool crowded;                  /* and is one too many of them: gets BUSY */
+    char *certified;               /* the user that its certificate names; NULL: none */
+    const struct acl_user *rights; /* of engine->acl; NULL: it has to log in */
+    struct account *account;       /* its user's */
+    bool counted;                  /* it counts as one of the account's connections */
+    bool crowded;                  /* it is one too many of them: it gets BUSY */
     bool logged_in;                /* by a password, or a certificate that names a user */
     bool logging_in;               /* its password is being checked: nothing is parsed meanwhile */
     int64_t opened_ms, active_ms;
     const char *last_command; /* its name, or with its subcommand: "client|list"; NULL: none yet */
     bool trusted, resp3;
-    bool notified;    /* has said RENEW ... NOTIFY */
-    bool ending;      /* no more commands; close once all is replied and sent */
+    bool notified;    /* its client has said RENEW ... NOTIFY */
+    bool ending;      /* it takes no more commands, and closes once all is replied and sent */
     bool input_ended; /* the client sends no more */
-    bool killed;      /* close now */
+    bool killed;      /* it is to be closed now */
 
     struct resp_parser *parser;
-    struct buf in;              /* arrived, not parsed yet */
-    struct request *next;       /* parsed, not started yet */
-    struct behind *behind;      /* who looks at what is held back; or NULL */
-    struct resp_parser *reader; /* reads `in` for it, without starting anything, */
-    size_t read_ahead;          /* up to here; and `next`: */
-    const struct request *next_read;
-    struct list pending; /* started, in order of arrival, not replied yet */
+    struct buf in;                   /* arrived, not parsed yet */
+    struct request *next;            /* parsed, not started yet */
+    struct behind *behind;           /* the search through what is held back; or NULL */
+    struct resp_parser *reader;      /* reads `in` for the search, without starting anything */
+    size_t read_ahead;               /* how far it has read */
+    const struct request *next_read; /* the `next` that was searched already */
+    struct list pending;             /* started, in order of arrival, not replied yet */
     size_t pending_count, pending_bytes;
-    size_t running_count;             /* of the pending ones: not finished */
-    enum command_order running_order; /* the class of those under way, ORDER_NOW aside */
-    size_t reply_peak;                /* a decaying maximum: how much one more read may weigh */
+    size_t running_count;             /* of the pending ones that have not finished */
+    enum command_order running_order; /* the class of those under way, but for ORDER_NOW */
+    size_t reply_peak; /* a decaying maximum of the replies' bytes: what one more read may weigh */
     struct buf out;
-    struct request *awaited; /* nothing is sent before its reply: one packet, not two; or NULL */
-    bool deferred;           /* the last output waited for reads: not twice in a row */
+    struct request *awaited; /* its reply is waited for, so that all goes in one packet; or NULL */
+    bool deferred;           /* the last output waited for reads, so this one does not */
     struct list stranger;    /* engine->strangers.all; unlinked: it need not log in */
-    size_t strange_bytes;    /* that are counted there */
-    size_t host_bytes;       /* that the host has for it: session_set_host_bytes */
+    size_t strange_bytes;    /* what it counts for there */
+    size_t host_bytes;       /* what the host holds for it: session_set_host_bytes */
     struct audit_wait unaudited; /* nothing is sent before its ticket is on disk */
-    bool untold;   /* its event did not get into the audit: nothing is sent any more */
-    size_t unsent; /* bytes that were taken from `out` and are held until they have left */
-    size_t share;  /* of the room for replies: what is in `out` and unsent, where that is much */
-    size_t bytes;  /* that are counted in its account: of requests, queued ones, that share */
+    bool untold;   /* its event did not get into the audit, so nothing is sent any more */
+    size_t unsent; /* bytes taken from `out` that have not left the host yet */
+    size_t share;  /* its part of the room for replies: `out` and unsent, where these are large */
+    size_t bytes;  /* what it counts for in its account: requests, queued ones, that share */
 
     struct multi *multi; /* between MULTI and EXEC; or NULL */
-    size_t queued_bytes; /* of the arguments there */
-    /* A command for the transaction has arrived. False: ask again in the next turn. */
+    size_t queued_bytes; /* of the arguments queued there */
+    /* Called for a command that arrives for the transaction. False: call again in the next turn. */
     bool (*on_queued)(struct request *request);
-    bool exec_refused;             /* one could not be queued */
-    const struct command *refused; /* to which what follows belongs, so that it is refused, too: a
-                                      MULTI, or a login that was refused as BUSY; or NULL */
-    struct subscriber *subscriber; /* pubsub.c; NULL: listens to nothing */
-    struct list held;              /* lease/held.c: granted to this connection */
-    struct list places;            /* lease/queue.c: it asked last for these */
+    bool exec_refused;             /* a command could not be queued, so EXEC will be refused */
+    const struct command *refused; /* a MULTI, or a login, that was refused as BUSY: the commands
+                                      behind it belong to it, and are refused, too; or NULL */
+    struct subscriber *subscriber; /* pubsub.c; NULL: it listens to nothing */
+    struct list held;              /* lease/held.c: leases granted to this connection */
+    struct list places;            /* lease/queue.c: places that it was the last to ask for */
 };
 
 /* Does it have to log in? */
@@ -96,46 +96,47 @@ static inline bool session_is_stranger(const struct session *session)
     return !list_empty(&session->stranger);
 }
 
-/* There is news for the host, which hears of it at the end of the turn. */
+/* Have the host told, at the end of the turn, that there is news of the session. */
 static inline void session_mark_changed(struct session *session)
 {
     if (list_empty(&session->changed))
         list_append(&session->engine->changed, &session->changed);
 }
 
-/* No more commands; close once all is replied and sent. */
+/* Take no more commands, and close once all is replied and sent. */
 static inline void session_end(struct session *session)
 {
     session->ending = true;
     session_mark_changed(session);
 }
 
-/* Close now, whatever has not been sent. */
+/* Close now, even if not all has been sent. */
 static inline void session_kill(struct session *session)
 {
     session->killed = true;
     session_end(session);
 }
 
-/* Strangers hold too much: close now, with BUSY as the last word where it can be told, and drop
- * what it has sent. */
+/* Close a stranger now, since strangers hold too much: drop what it has sent, and answer BUSY where
+ * that can still be told. */
 void session_make_room(struct session *session);
 bool session_is_admin(const struct session *session);
 /* Remember for ACL LOG what was denied; `reason` is a constant. */
 void session_log_denial(struct session *session, const char *reason, struct bytes object,
                         struct bytes user);
-/* Append what CLIENT LIST says of it: a line. */
+/* Append the session's line of CLIENT LIST. */
 void session_describe(const struct session *session, struct buf *text);
 /* Send a reply that is complete, in its place in the order of replies. */
 void session_answer(struct session *session, struct bytes reply);
-/* So many bytes of arguments are queued between MULTI and EXEC now. */
+/* Count the bytes of arguments that are queued between MULTI and EXEC. */
 void session_count_queued(struct session *session, size_t bytes);
-/* They are this request's from now on, which is EXEC. */
+/* From now on count them as those of the EXEC. */
 void session_hand_over_queued(struct session *session, struct request *exec);
-/* Something was written to `out` that answers no request: sends it. */
+/* Send what was written to `out` without being the answer to a request. */
 void session_pushed(struct session *session);
 
-/* The name of who has logged in, or has shown a certificate. NULL: a client that is gone. */
+/* Return the name of the user that has logged in, or has shown a certificate. `session` NULL: the
+ * client is gone. */
 static inline const char *session_user(const struct session *session)
 {
     return session == NULL ? ACL_DEFAULT_USER : account_name(session->account);
@@ -144,13 +145,13 @@ static inline const char *session_user(const struct session *session)
 /* Note an event in the audit, with the session's user and address. If it is a durable one, what the
  * session sends from now on waits until it is on disk. */
 void session_audit(struct session *session, struct audit_note note);
-/* The same for what a request has done, whose connection may be gone. */
+/* Note an event that a request has caused; its connection may be gone. */
 void request_audit(const struct request *request, struct audit_note note);
 /* May a command begin that may cause one of these events? False: the event would have to be on
  * disk, and the audit cannot be written; the request has failed. */
 bool request_may_audit(struct request *request, uint32_t events);
 
-/* For the history. NULL: a client that is gone. */
+/* Describe the client for the history. `session` NULL: it is gone. */
 static inline struct history_client session_client(const struct session *session)
 {
     if (session == NULL)
@@ -159,7 +160,7 @@ static inline struct history_client session_client(const struct session *session
                                    bytes_of(session->peer)};
 }
 
-/* The same for who has sent a request. */
+/* Describe the client that has sent a request. */
 static inline struct history_client request_client(const struct request *request)
 {
     const struct request_client *gone = request->client;
@@ -170,13 +171,13 @@ static inline struct history_client request_client(const struct request *request
                                    bytes_of(gone->peer)};
 }
 
-/* 10.0.0.7 lib=redis-py(5.0.1) name=till: all connections of one program have that in common, and
- * those of its like on that machine. */
+/* Append, as `10.0.0.7 lib=redis-py(5.0.1) name=till`, what all connections of a program have in
+ * common, also with those of programs like it on the same machine. */
 #define SESSION_LIKE_SIZE 320
 void session_describe_like(const struct session *session, char text[SESSION_LIKE_SIZE]);
 bool session_is_like(const struct session *session, const struct session *other);
 
-/* A RESP2 connection that has subscribed may only do what concerns that. */
+/* Has it subscribed, in RESP2? Then it may only use commands that concern subscriptions. */
 static inline bool session_only_listens(const struct session *session)
 {
     return session->subscriber != NULL && !session->resp3;

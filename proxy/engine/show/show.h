@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the daemon's page shows, as JSON: how the daemon is, the list of leases, one resource. And
- * the one thing that the page does: REVOKE.
+/* The daemon's page: what it shows, as JSON (the daemon's state, the list of leases, one resource),
+ * and the one thing that it does: REVOKE.
  *
  * Times end in _ms: milliseconds since 1970, or a duration. Names are JSON strings as in events. */
 #ifndef STOCKADE_ENGINE_SHOW_H
@@ -16,16 +16,16 @@
 
 /* state.c */
 
-/* Counters since the start, of which the page plots how they grow. */
+/* Counters since the start; the page plots how they grow. */
 struct show_counts {
     uint64_t grants, writes, refusals;
-    uint64_t changes; /* anything that may be seen in the list of leases */
+    uint64_t changes; /* of anything that the list of leases shows */
     struct durations commits;
 };
 
 struct show_counts show_counts(const struct engine *engine);
-/* Who looks: names that this user may not read are left out. `rights` NULL: all are shown. Who has
- * made it keeps the acl. */
+/* The user who looks at the page: names that he may not read are left out. `rights` NULL: all names
+ * are shown. The acl belongs to whoever made the reader. */
 struct reader {
     struct acl *acl;
     const struct acl_user *rights;
@@ -36,16 +36,16 @@ static inline bool reader_may(struct reader reader, struct bytes name)
     return reader.rights == NULL || acl_may_touch(reader.rights, name, ACL_READS);
 }
 
-/* Append the members of the state, without braces: "version":"0.1.0",... It takes no longer with
- * many leases. `service_uri` is shown as it is, so it must have no password. The times of commits
- * are of those since `earlier`. */
+/* Append the members of the state, without braces: "version":"0.1.0",... It takes as long with many
+ * leases as with few. `service_uri` is shown as it is, so it must have no password. The times of
+ * commits are those since `earlier`. */
 void show_state(struct engine *engine, const char *service_uri, const struct show_counts *earlier,
                 struct reader reader, struct buf *json);
-/* Can a lease be granted? Append to `why` what is wrong, though it may be, as one line; nothing:
- * all is well. It tells no names. */
+/* Can a lease be granted? Append to `why`, as one line, what is wrong, even if leases can be
+ * granted all the same; nothing: all is well. No names of resources are told. */
 bool show_ready(struct engine *engine, struct buf *why);
-/* Append the newest refusals whose resource has `match` in its name, or fits that glob; empty: all.
- */
+/* Append the newest refusals of resources that have `match` in their name, or fit that glob; empty:
+ * all. */
 void show_refusals(struct engine *engine, struct bytes match, size_t count, struct reader reader,
                    struct buf *json);
 /* Append up to `max` of the refusals that came after the first `seen` ones, as objects, each by
@@ -53,37 +53,38 @@ void show_refusals(struct engine *engine, struct bytes match, size_t count, stru
 uint64_t show_new_refusals(struct engine *engine, uint64_t seen, size_t max,
                            void (*each)(void *context, struct bytes name, struct bytes json),
                            void *context);
-/* Find the resource that a text from the page names. Names that are not UTF-8 are shown with a
- * character for each byte (fence/base/json.h), so where only that name is leased it is the one.
- * `name` owns the answer. */
+/* Find the resource that a text from the page names. A name that is not UTF-8 is shown with a
+ * character for each byte (fence/base/json.h). So the text may stand for either name; it is taken
+ * for the latter where only that one is leased. `name` owns the answer. */
 void show_name(struct engine *engine, struct bytes text, struct buf *name);
 
 /* leases.c: a window into the list of leases, sorted and filtered. With many leases a list takes
- * time, so it is made in small steps: lists_work() does one, and the host calls it again after
- * LISTS_REST_MS as long as it says so. A list that was made serves every window that asks for the
- * same order and filter, for some time if it was long; it says so where it is not `current`. */
+ * time to make, so it is made in small steps: lists_work() does one, and returns true as long as
+ * the host is to call it again after LISTS_REST_MS. A list serves every window that asks for the
+ * same order and filter; a long one is kept for some time, and its answer says when it is no longer
+ * `current`. */
 
 enum { LISTS_REST_MS = 10, LEASES_COUNT_MAX = 200 };
 
 struct lists;
 struct window {
     struct bytes match; /* a glob as in SCAN, or a part of a name; borrowed until the ask returns */
-    struct bytes sort;  /* the same */
-    struct reader reader; /* the same */
+    struct bytes sort;  /* borrowed until the ask returns */
+    struct reader reader; /* borrowed until the ask returns */
     size_t from, count;
-    void (*on_end)(struct window *window); /* the last thing that happens to it */
+    void (*on_end)(struct window *window); /* called last: it may free the window */
     struct buf json;                       /* the answer; freed by the caller */
 
     struct list link; /* its own */
 };
 
 struct lists *lists_new(struct engine *engine);
-/* No window may be open. */
+/* There must be no open window. */
 void lists_free(struct lists *lists);
 /* Is there an order of this name? Empty: the usual one. */
 bool lists_know(struct bytes sort);
-/* Ask for a window, whose sort is known. False: too many lists are being made, and on_end will not
- * be called. Else it is called, maybe before this returns. */
+/* Ask for a window; lists_know() has to know its sort. False: too many lists are being made, and
+ * on_end will not be called. Otherwise it is called, maybe before this returns. */
 bool lists_ask(struct lists *lists, struct window *window);
 /* Drop a window that waits: on_end will not be called. */
 void lists_cancel(struct window *window);
@@ -105,26 +106,26 @@ struct resource_ask {
     /* Its own. */
     int64_t newest;
     struct buf receipts, value;
-    bool receipts_more; /* than are shown */
+    bool receipts_more; /* there are more receipts than are shown */
     struct store_op op;
 };
 
 void resource_ask(struct resource_ask *ask);
 
-/* revoke.c: REVOKE from the page, of the lease that was seen there and of no other. */
+/* revoke.c: REVOKE from the page. It ends the lease that was seen there, and no other. */
 
 struct revocation {
     struct engine *engine;
     struct bytes resource, reason; /* borrowed until on_end */
-    const char *from, *user;       /* the client's address and user, for the log; the same */
+    const char *from, *user;       /* the client's address and user, for the log; borrowed, too */
     int64_t token;
     void (*on_end)(struct revocation *revocation);
 
     /* The result. */
-    enum stk_error error; /* STALE, UNKNOWN: another token is the newest; BUSY; STORE: it may have
-                             ended, where its line in the audit has to be on disk and is not */
+    enum stk_error error; /* STALE, UNKNOWN: another token is the newest; BUSY; STORE: also where
+                             the lease has ended, but its line in the audit is not on disk yet */
     int64_t newest;
-    bool ended; /* by this; else it had ended before */
+    bool ended; /* this call has ended the lease; false: it had ended before */
 };
 
 void revocation_start(struct revocation *revocation);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the data commands share while they run in the store: arguments, errors, sums with bounds,
- * and replies whose length is not known in advance. */
+/* Helpers that the data commands share while they run in the store: arguments, errors, sums with
+ * bounds, and replies whose length is not known in advance. */
 #ifndef STOCKADE_ENGINE_EXEC_H
 #define STOCKADE_ENGINE_EXEC_H
 
@@ -14,9 +14,11 @@ struct acl_user;
 struct glob;
 struct replies;
 
-#define VALUE_BYTES_MAX (16 << 20) /* one value; as much as one argument may have */
-#define REPLY_BYTES_MAX (64 << 20) /* one reply; iterate with SCAN or HSCAN beyond */
-/* What SCAN and HSCAN return at once, whatever COUNT says; but one element always. */
+#define VALUE_BYTES_MAX (16 << 20) /* of one value: as many as one argument may have */
+#define REPLY_BYTES_MAX                                                                            \
+    (64 << 20) /* of one reply: whoever needs more iterates by SCAN or HSCAN                       \
+                */
+/* SCAN and HSCAN return at most so much at once, whatever COUNT says, but always one element. */
 #define SCAN_PAGE_BYTES_MAX (1 << 20)
 
 /* A data command while it runs on the store's thread. */
@@ -26,10 +28,10 @@ struct exec {
     const struct bytes *argv; /* argv[0] is the command, argv[1] the key where it has one */
     struct resource resource; /* of argv[1], for commands with a key */
     struct buf *out;          /* the reply; complete, or empty where the store failed */
-    size_t at;                /* where it begins there: behind those of a transaction's steps */
-    struct replies *replies;  /* the room for replies */
-    size_t *share;            /* what this one has of it */
-    struct cursors *cursors;  /* HSCAN's */
+    size_t at; /* where the reply begins in `out`: a transaction's replies are there */
+    struct replies *replies; /* the room for replies */
+    size_t *share;           /* this reply's part of that room */
+    struct cursors *cursors; /* HSCAN's */
     bool resp3;
     const struct acl_user *rights; /* which names may be shown; NULL: all */
     enum sql_right sql_right;      /* what SQL may do */
@@ -45,17 +47,17 @@ static inline bool exec_is_word(const struct exec *exec, size_t i, const char *w
 bool exec_wrong_type(struct exec *exec, enum value_type type);
 /* Reply with an ERR. Return STK_OK, for `return exec_error(...)`. */
 enum stk_error exec_error(struct exec *exec, const char *text);
-/* The same, with "syntax error". */
+/* Reply with ERR "syntax error". Return STK_OK. */
 enum stk_error exec_syntax(struct exec *exec);
-/* The same, in place of what has been written of the reply. */
+/* Drop what has been written of the reply, and reply with an ERR. Return STK_OK. */
 enum stk_error exec_error_instead(struct exec *exec, const char *text);
 
-/* Take room for `more` bytes of the reply. STK_OK, or STK_BUSY where there is none: return it. */
+/* Take room for `more` bytes of the reply. STK_BUSY: there is none; the command returns that. */
 enum stk_error exec_room(struct exec *exec, size_t more);
 /* Reply with a bulk string that may be large. STK_BUSY: there is no room for it. */
 enum stk_error exec_bulk(struct exec *exec, struct bytes value);
 
-/* What INCRBY, DECRBY and HINCRBY do: the sum, its bounds, Redis's overflow rule. */
+/* The addition of INCRBY, DECRBY and HINCRBY: the sum, its bounds, Redis's overflow rule. */
 struct exec_add {
     int64_t delta, min, max;
 };
@@ -66,8 +68,8 @@ bool exec_add_parse(struct exec *exec, size_t at, struct exec_add *add);
 bool exec_add_apply(struct exec *exec, const struct exec_add *add, bool found, struct bytes old,
                     const char *not_integer, int64_t *sum);
 
-/* What INCRBYFLOAT and HINCRBYFLOAT do, with the precision and the form of Redis: long doubles, 17
- * digits behind the point, no zeros at the end. */
+/* The addition of INCRBYFLOAT and HINCRBYFLOAT, with the precision and the form of Redis: long
+ * doubles, 17 digits behind the point, no zeros at the end. */
 #define EXEC_FLOAT_SIZE 5120 /* the largest number with its digits */
 #define EXEC_NOT_FLOAT  "value is not a valid float"
 bool exec_is_float(struct bytes text, bool *finite);
@@ -76,7 +78,7 @@ bool exec_is_float(struct bytes text, bool *finite);
 bool exec_add_float(struct exec *exec, struct bytes delta, bool found, struct bytes old,
                     const char *not_float, char text[EXEC_FLOAT_SIZE], struct bytes *sum);
 
-/* Collects elements behind a header that is written last. */
+/* Collects elements of a reply whose header, with their number, is written last. */
 struct exec_collect {
     struct exec *exec; /* set by the caller */
     struct buf body;
