@@ -717,7 +717,7 @@ static void on_all_given_back(struct basket *basket)
 struct known_item {
     struct resource row;
     struct lease lease; /* where the basket has an ID */
-    bool twin;          /* a twin of this basket was told of this very token */
+    bool duplicate;     /* a duplicate of this basket was told of this very token */
 };
 
 /* Is the token good? Then the request's verdict: is the ID this command's, and not used up? */
@@ -729,7 +729,7 @@ static enum stk_error judge_item(struct basket *basket, const struct basket_item
     bool found = false;
     enum stk_error error = txn_resource(txn, item->resource, &known->row);
 
-    known->twin = false;
+    known->duplicate = false;
     if (error != STK_OK)
         return error;
     basket->lost |= fence_judge(&known->row.fence, item->token) != STK_OK;
@@ -738,12 +738,12 @@ static enum stk_error judge_item(struct basket *basket, const struct basket_item
     error = txn_receipt(txn, &known->row, basket->options.id, &found, &receipt);
     if (error != STK_OK || !found)
         return error;
-    known->twin = receipt.token == item->token;
+    known->duplicate = receipt.token == item->token;
     if (receipt.fingerprint != basket->fingerprint)
         request->verdict = STK_ERR;
     error = txn_lease(txn, &known->row, &known->lease);
-    if (error == STK_OK && known->twin && item->counted && known->lease.holds <= 1)
-        request->verdict = STK_STALE; /* the twin's hold has been released since */
+    if (error == STK_OK && known->duplicate && item->counted && known->lease.holds <= 1)
+        request->verdict = STK_STALE; /* the duplicate's hold has been released since */
     return error;
 }
 
@@ -764,7 +764,7 @@ static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
     for (size_t i = 0; has_id && error == STK_OK && i < basket->count; i++) {
         const struct basket_item *item = &basket->items[i];
         error = judge_item(basket, item, txn, &known);
-        if (error == STK_OK && !known.twin) {
+        if (error == STK_OK && !known.duplicate) {
             error = lease_remember_grant(txn, &known.row, basket->options.id, basket->fingerprint,
                                          item->token, basket->ttl_ms);
         } else if (error == STK_OK && item->counted) {

@@ -38,8 +38,9 @@ static enum stk_error read_again(struct acquire *acquire, struct store_txn *txn)
 }
 
 /* The owner has the lock under a token that the store never saw: the daemon that was granted it has
- * died, or is about to record it for a twin of this request. Either this one voids it or that one
- * tells it, and who is here first has the word: a token that is over here is recorded by nobody. */
+ * died, or is about to record it for a duplicate of this request. Either this one voids it or that
+ * one tells it, and who is here first has the word: a token that is over here is recorded by
+ * nobody. */
 static enum stk_error retire_unseen(struct acquire *acquire, struct store_txn *txn)
 {
     struct resource *row = &acquire->row;
@@ -76,7 +77,7 @@ static enum stk_error record(struct acquire *acquire, struct store_txn *txn)
         error = txn_receipt(txn, row, id, &has_receipt, &receipt);
     if (error != STK_OK)
         return error;
-    /* A twin of this request may have been granted since the receipt was looked for. */
+    /* A duplicate of this request may have been granted since the receipt was looked for. */
     repeats |= has_receipt && receipt.token == token;
     if (has_receipt && receipt.token != token && acquire_keeps_place(acquire)) {
         error = txn_receipt_remove(txn, row, id); /* of a lease that is over */
@@ -148,7 +149,7 @@ enum stk_error acquire_inherit(struct waiter *waiter, struct store_txn *txn)
     acquire->recorded = RECORDED_NOT;
     if (error == STK_OK && acquire->options.id.len > 0)
         error = txn_receipt(txn, row, acquire->options.id, &granted_before, &receipt);
-    if (error != STK_OK || granted_before) /* a twin of this request was: it is told so */
+    if (error != STK_OK || granted_before) /* a duplicate of this request was: it is told so */
         return error;
     if (acquire->allowance != ALLOWANCE_TAKEN) /* it may have no more leases, and is told so */
         return STK_OK;
