@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the checks of all kinds of store share: how they put questions in SQL, and how they report
- * what these find, in lines of printable ASCII. */
+/* Shared by the checks of all kinds of store: they ask questions in SQL, and report the answers'
+ * rows as findings, in lines of printable ASCII. */
 #ifndef STOCKADE_STORE_CHECK_H
 #define STOCKADE_STORE_CHECK_H
 

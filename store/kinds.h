@@ -7,8 +7,8 @@
 #include "store/open.h"
 #include "store/transfer.h"
 
-/* What a kind's functions take for a store is its name: the path of a file, or the whole URI of a
- * store in the network. Contracts: open.h, maintenance.h, transfer.h. */
+/* A kind's functions take a store by its name: the path of its file, or, in the network, its whole
+ * URI. Their contracts are in open.h, maintenance.h and transfer.h. */
 struct store_kind {
     const char *name;
     const char *schemes[3]; /* its URIs begin with one of these; ends with NULL */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a fresh connection goes through before it is used: the schema is there and ours, no move
+/* A fresh connection is used only once all of this holds: the schema is there and ours, no move
  * keeps the store closed, the statements are prepared, and the store is the one that it was. */
 #include "store/postgresql/connection.h"
 

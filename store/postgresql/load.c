@@ -316,7 +316,7 @@ static void end_row(struct row *row, int64_t ended)
     row->now.lease.holds = 0;
 }
 
-/* Note that what was asked for and did not come is not there. */
+/* Note of all that was asked for and did not come that it is not there. */
 static void settle(struct pg_txn *txn)
 {
     struct set *set = &txn->set;

@@ -506,7 +506,7 @@ enum stk_error pg_guards(struct store_txn *base, txn_each_guard each, void *cont
 
 enum stk_error pg_savepoint(struct pg_txn *txn, enum pg_statement statement)
 {
-    /* The server undoes what was written since, so what the set has may be so no more. */
+    /* The server undoes what was written since, so the set may differ from the database now. */
     if (statement == PG_SAVEPOINT_UNDO)
         set_forget(&txn->set);
     if (!pg_may_use_tables(txn))

@@ -171,7 +171,7 @@ static inline struct history_client request_client(const struct request *request
                                    bytes_of(gone->peer)};
 }
 
-/* Append, as `10.0.0.7 lib=redis-py(5.0.1) name=till`, what all connections of a program have in
+/* Write, as `10.0.0.7 lib=redis-py(5.0.1) name=till`, what all connections of a program have in
  * common, also with those of programs like it on the same machine. */
 #define SESSION_LIKE_SIZE 320
 void session_describe_like(const struct session *session, char text[SESSION_LIKE_SIZE]);
