@@ -149,7 +149,19 @@ NONSENSE = [
     "lease.take(1.5)", "lease.take(-1)", "lease.take('1')", "lease.set({})", "lease.set(NaN)",
     "lease.fenced('SET', 'held', null)",
     "lease.renew(5)", "shop.sql(['SELECT 1'])", "shop.sql('SELECT ?', 1)",
-    "shop.transaction([lease], (tx) => { tx.set(other, 1); })"]
+    "shop.transaction([lease], (tx) => { tx.set(other, 1); })",
+    "shop.lease('k', { wait: 5 })", "shop.leaseAll(['k'])",
+    # An option that is misspelt would count for nothing.
+    "connect(uri, { name: 'orders' })",
+    "(await import('stockade/testing')).startDaemon([], { a: 1 })",
+    "lease.set(1, { ID: 'order 1' })", "lease.delete({ ids: 'order 1' })",
+    "lease.take(0, { minimum: 1 })", "lease.put(0, { maximum: 1 })",
+    "lease.hset('f', 1, { key: 'order 1' })", "lease.hdel('f', { key: 'order 1' })",
+    "lease.hincrby('f', 0, { minimum: 1 })", "lease.fenced('SET', 'held', 1, { ID: 'order 1' })",
+    "lease.sql('SELECT 1', [], { ID: 'order 1' })",
+    "shop.sql('SELECT 1', [], { lease: [lease] })",
+    "shop.transaction([lease], (tx) => { tx.take(lease, 0, { minimum: 1 }); })",
+    "shop.transaction([lease], (tx) => { tx.set(lease, 1); }, { ID: 'order 1' })"]
 
 
 def test_a_call_that_makes_no_sense_is_refused_before_it_is_sent(rig, daemon):

@@ -12,13 +12,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { connect } from './lib/shop.js';
+import { noOther } from './lib/words.js';
 
 const START_MS = 30000;
 const END_MS = 10000;
 
 export async function startDaemon(options = [], {
-  program = process.env.STOCKADED ?? 'stockaded',
+  program = process.env.STOCKADED ?? 'stockaded', ...rest
 } = {}) {
+  noOther(rest);
   const daemon = new Daemon(options, program);
   try {
     await daemon.start();

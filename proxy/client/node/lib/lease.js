@@ -13,7 +13,7 @@
 // - News of its end (revoked, taken) is not believed but checked, by a renewal at once.
 import { now } from './clock.js';
 import { fromText, Lost, Misuse, Stale, Unknown, Unsure } from './errors.js';
-import { converters, fence, integer, operations, reads, word } from './words.js';
+import { converters, fence, idOf, integer, operations, reads, word } from './words.js';
 
 const HEARS_AFTER_MS = 100; // a lease that is given back sooner costs no renewal and no news
 const PATIENCE_MS_MIN = 20;
@@ -282,7 +282,7 @@ export class Lease {
 
   // Any command on its key: lease.fenced('SETRANGE', 'sku:1042', 0, 'x'). Options may come last.
   async fenced(...words) {
-    const { id } = options(words);
+    const id = idOf(options(words));
     return this.#write(words.map(word), id);
   }
 
@@ -290,12 +290,12 @@ export class Lease {
     return this.#write(operations.get(this.resource));
   }
 
-  async set(value, { id } = {}) {
-    await this.#write(operations.set(this.resource, value), id);
+  async set(value, options) {
+    await this.#write(operations.set(this.resource, value), idOf(options));
   }
 
-  async delete({ id } = {}) {
-    return converters.delete(await this.#write(operations.delete(this.resource), id));
+  async delete(options) {
+    return converters.delete(await this.#write(operations.delete(this.resource), idOf(options)));
   }
 
   async take(n, { id, ...options } = {}) {
@@ -315,13 +315,13 @@ export class Lease {
   }
 
   async hset(field, value, options) {
-    const { id } = (typeof field === 'object' ? value : options) ?? {};
+    const id = idOf((typeof field === 'object' ? value : options) ?? {});
     return this.#write(operations.hset(this.resource, field, value), id);
   }
 
   // Options may come last, as in fenced().
   async hdel(...fields) {
-    const { id } = options(fields);
+    const id = idOf(options(fields));
     return this.#write(operations.hdel(this.resource, ...fields), id);
   }
 
@@ -330,8 +330,8 @@ export class Lease {
   }
 
   // One SQL statement under its token.
-  sql(statement, params, { id } = {}) {
-    return this.#shop.sql(statement, params, { leases: [this], id });
+  async sql(statement, params, options) {
+    return this.#shop.sql(statement, params, { leases: [this], id: idOf(options) });
   }
 
   // Puts the token into a transaction of the program's own connection: to SQLite, an object as

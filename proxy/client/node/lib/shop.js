@@ -17,7 +17,7 @@ import { Link } from './link.js';
 import { News } from './news.js';
 import { Transaction } from './transaction.js';
 import {
-  bareSqlReads, converters, fence, integer, resourceName, sqlWords, word,
+  bareSqlReads, converters, fence, idOf, integer, noOther, resourceName, sqlWords, word,
 } from './words.js';
 
 const TTL_MS = 30000;
@@ -26,10 +26,12 @@ const TIME_MS_MAX = 86400000;
 const SILENCE_MS_MAX = 10000; // the daemon drops a place after this, or its TTL, without a word
 const DEAF_MS = 250; // where its turn, which lasts a second, is not told
 const WARN_MS = 60000;
+const NO_BLOCK = 'the last argument is what runs under the lease, a function; or use acquire()';
 
 // Leads to a daemon; it has to be there. `timeout`: what a call may take, in milliseconds.
 export async function connect(uri = 'stockade://127.0.0.1:7379',
-  { timeout = 5000, clientName = processName() } = {}) {
+  { timeout = 5000, clientName = processName(), ...rest } = {}) {
+  noOther(rest);
   integer(timeout, 'timeout', 1, TIME_MS_MAX);
   if (!/^[!-~]{1,64}$/.test(clientName)) {
     throw new Misuse('clientName is 1 to 64 visible characters of ASCII, without blanks');
@@ -73,6 +75,7 @@ export class Stockade extends EventEmitter {
   // Runs the block while it holds the lease, and returns what that returns.
   async lease(resource, options, block) {
     if (typeof options === 'function') return this.lease(resource, {}, options);
+    if (typeof block !== 'function') throw new Misuse(NO_BLOCK);
     const lease = await this.acquire(resource, options);
     return run(lease, block);
   }
@@ -80,6 +83,7 @@ export class Stockade extends EventEmitter {
   // The same with several: the block gets them in the order asked.
   async leaseAll(resources, options, block) {
     if (typeof options === 'function') return this.leaseAll(resources, {}, options);
+    if (typeof block !== 'function') throw new Misuse(NO_BLOCK);
     const leases = await this.acquireAll(resources, options);
     return run(leases, block);
   }
@@ -276,7 +280,8 @@ export class Stockade extends EventEmitter {
   }
 
   // One statement; it may change guarded rows of the leases given.
-  async sql(statement, params = [], { leases = [], id = this.newId() } = {}) {
+  async sql(statement, params = [], { leases = [], id = this.newId(), ...rest } = {}) {
+    noOther(rest);
     const words = sqlWords(statement, params);
     const held = [...leases];
     for (const lease of held) lease.check();
@@ -294,7 +299,8 @@ export class Stockade extends EventEmitter {
   }
 
   // Writes under several leases, whole or not at all: `build` collects them. Returns the replies.
-  async transaction(leases, build, { id } = {}) {
+  async transaction(leases, build, options) {
+    const id = idOf(options);
     const transaction = new Transaction(leases instanceof Lease ? [leases] : [...leases]);
     await build(transaction);
     return transaction.exec(this, id);
@@ -329,8 +335,7 @@ async function run(held, block) {
 }
 
 function checked({ ttl = TTL_MS, wait = 0, owner, signal, ...rest } = {}) {
-  const [unknown] = Object.keys(rest);
-  if (unknown !== undefined) throw new Misuse(`there is no option ${unknown}`);
+  noOther(rest);
   integer(ttl, 'ttl', TTL_MS_MIN, TIME_MS_MAX);
   integer(wait, 'wait', 0, TIME_MS_MAX);
   signal?.throwIfAborted();

@@ -38,6 +38,18 @@ export function integer(value, what, least = -Infinity, most = Infinity) {
   throw new Misuse(`${what} is an integer${range}, not ${inspect(value)}`);
 }
 
+// What options have beside those that there are: one that is misspelt would count for nothing.
+export function noOther(rest) {
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw new Misuse(`there is no option ${unknown}`);
+}
+
+// The ID of a write, from its options.
+export function idOf({ id, ...rest } = {}) {
+  noOther(rest);
+  return id;
+}
+
 export function resourceName(resource) {
   const bytes = typeof resource === 'string' ? Buffer.byteLength(resource) : 0;
   if (bytes >= 1 && bytes <= 512) return word(resource);
@@ -53,9 +65,9 @@ export const operations = {
   get: (key) => ['GET', key],
   set: (key, value) => ['SET', key, word(value)],
   delete: (key) => ['DEL', key],
-  take: (key, n = 1, { min = 0 } = {}) => ['DECRBY', key, integer(n, 'take(n)', 0),
-    ...bounds({ min })],
-  put: (key, n = 1, { max } = {}) => ['INCRBY', key, integer(n, 'put(n)', 0), ...bounds({ max })],
+  take: (key, n = 1, { min = 0, ...rest } = {}) => ['DECRBY', key, integer(n, 'take(n)', 0),
+    ...bounds({ min, ...rest })],
+  put: (key, n = 1, options = {}) => ['INCRBY', key, integer(n, 'put(n)', 0), ...bounds(options)],
   hget: (key, field) => ['HGET', key, word(field)],
   hgetall: (key) => ['HGETALL', key],
   hset: (key, field, value) => ['HSET', key, ...(typeof field === 'object'
@@ -65,7 +77,8 @@ export const operations = {
     integer(n, 'hincrby(n)'), ...bounds(options)],
 };
 
-function bounds({ min, max }) {
+function bounds({ min, max, ...rest }) {
+  noOther(rest);
   return [...(min === undefined ? [] : ['MIN', integer(min, 'min')]),
     ...(max === undefined ? [] : ['MAX', integer(max, 'max')])];
 }
