@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that people have connect unmodified and run a lease cycle."""
 
+import asyncio
 import os
 import pty
 import re
@@ -9,6 +10,7 @@ import time
 
 import pytest
 import redis as redis_py
+import redis.asyncio as redis_aio
 
 from harness.limits import HANG_SECONDS, patience
 from harness.programs import read_until, run, run_node
@@ -149,3 +151,54 @@ def test_node_clients_run_a_lease_cycle(daemon, key, library):
     assert seen["released"] == 0 and seen["hash"] == {"a": "1", "b": "2"}
     assert seen["lease"]["state"] == "held" and seen["lease"]["token"] == token
     assert seen["piped"] == list(range(1, 51))
+
+
+# Callers that wait for each other, and hashes that are listed.
+
+async def sell_by_tasks(address, key):
+    """README's first lines, in tasks that share a client; its pool lends each a connection."""
+    async def sell():
+        for _ in range(5):
+            token, _ = await client.execute_command("ACQUIRE", key, 30000, "WAIT", 30000)
+            await client.execute_command("FENCED", token, "INCR", key)
+            await client.execute_command("RELEASE", key, token)
+    async with redis_aio.Redis(host=address[0], port=address[1]) as client:
+        await asyncio.gather(*(sell() for _ in range(6)))
+
+
+def test_tasks_that_share_a_client_of_redis_py_are_told_of_no_deadlock(daemon, client, key):
+    asyncio.run(sell_by_tasks(daemon.address, key))
+    assert client("GET", key) == b"30"
+
+
+@pytest.mark.parametrize("library", ["node_redis", "ioredis"])
+def test_callers_of_node_wait_for_each_other_and_are_told_where_they_share_a_connection(
+        daemon, key, library):
+    """Where they do, what would end the wait stands behind it: that is a deadlock."""
+    seen = run_node(library, "share", daemon, key)
+    assert seen["each"] == 6 * ["no error: undefined"]
+    assert set(seen["one"]) == {"no error: undefined", "DEADLOCK"}
+    assert int(seen["total"]) == 6 + seen["one"].count("no error: undefined")
+
+
+async def list_by_tasks(address, key):
+    fields, most, cursor = [], 0, None
+    async with redis_aio.Redis(host=address[0], port=address[1], decode_responses=True) as client:
+        while cursor != 0:
+            cursor, page = await client.hscan(key, cursor or 0, count=50)
+            fields += page
+            most = max(most, len(page))
+    return {"fields": fields, "most": most}
+
+
+@pytest.mark.parametrize("count", [400, pytest.param(20000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("library", ["redis.asyncio", "node_redis", "ioredis"])
+def test_clients_list_a_hash_whose_fields_begin_alike(daemon, client, key, library, count):
+    token = client.token(key)
+    names = [f"order:2026-11-28T12:00:{i:06}" for i in range(count)]
+    for at in range(0, count, 500):
+        client.fenced(token, "HSET", key, *(word for name in names[at:at + 500]
+                                            for word in (name, "x")))
+    seen = (asyncio.run(list_by_tasks(daemon.address, key)) if library == "redis.asyncio" else
+            run_node(library, "list", daemon, key))
+    assert sorted(seen["fields"]) == names and seen["most"] <= 50

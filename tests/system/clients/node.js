@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of Node.js, unmodified: (ioredis | node_redis) (cycle | events) HOST PORT KEY [CA]
-// Takes, uses and gives back a lease, or hears of one; by TLS where there is a CA. Prints what it
-// saw as JSON.
+// A client of Node.js, unmodified: (ioredis | node_redis) JOB HOST PORT KEY [CA]
+// Takes, uses and gives back a lease (cycle), in callers that wait for each other (share), hears of
+// one (events), or lists a hash (list); by TLS where there is a CA. Prints what it saw as JSON.
 'use strict';
 
 const fs = require('fs');
@@ -24,6 +24,10 @@ const libraries = {
     },
     call: (client, ...words) => client.call(...words),
     hash: (client) => client.hgetall(key),
+    async page(client, cursor, count) {
+      const [next, words] = await client.hscan(key, cursor, 'COUNT', count);
+      return [next, words.filter((_, i) => i % 2 === 0)];
+    },
     close: (client) => client.disconnect(),
     // Of each listener: its options, how it begins and how it ends.
     listeners: [
@@ -52,6 +56,10 @@ const libraries = {
     },
     call: (client, ...words) => client.sendCommand(words.map(String)),
     hash: (client) => client.hGetAll(key),
+    async page(client, from, COUNT) {
+      const { cursor, entries } = await client.hScan(key, from, { COUNT });
+      return [cursor, entries.map(({ field }) => field)];
+    },
     close: (client) => client.destroy(),
     listeners: [
       [{ RESP: 2 }, (client, ear) => client.subscribe(channel, ear()),
@@ -63,7 +71,7 @@ const libraries = {
     ],
   },
 };
-const { connect, call, hash, close, listeners } = libraries[library];
+const { connect, call, hash, page, close, listeners } = libraries[library];
 
 function asObject(reply) {
   if (!Array.isArray(reply)) return { ...reply };
@@ -102,6 +110,35 @@ async function cycle() {
   return seen;
 }
 
+async function sell(client) {
+  const [token] = await call(client, 'ACQUIRE', key, 30000, 'WAIT', 30000);
+  await Promise.all([
+    call(client, 'FENCED', token, 'INCR', key), call(client, 'RELEASE', key, token)]);
+}
+
+async function share() {
+  const clients = await Promise.all(Array.from({ length: 6 }, () => connect()));
+  const sold = (which) => Promise.all(which.map((client) => code(sell(client))));
+  const seen = { each: await sold(clients), one: await sold(clients.map(() => clients[0])) };
+  seen.total = await clients[0].get(key);
+  clients.forEach(close);
+  return seen;
+}
+
+async function list() {
+  const client = await connect();
+  const seen = { fields: [], most: 0 };
+  let cursor = '0';
+  do {
+    const [next, fields] = await page(client, cursor, 50);
+    seen.fields.push(...fields);
+    seen.most = Math.max(seen.most, fields.length);
+    cursor = String(next);
+  } while (cursor !== '0');
+  close(client);
+  return seen;
+}
+
 async function events() {
   const told = [];
   const ear = () => {
@@ -124,7 +161,9 @@ async function events() {
   return told;
 }
 
-({ cycle, events })[job]().then((seen) => console.log(JSON.stringify(seen)), (error) => {
+({
+  cycle, share, list, events,
+})[job]().then((seen) => console.log(JSON.stringify(seen)), (error) => {
   console.error(error);
   process.exit(1);
 });
