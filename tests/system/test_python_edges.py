@@ -221,7 +221,7 @@ def keepers():
     return [thread for thread in threading.enumerate() if thread.name == "stockade"]
 
 
-def test_a_lease_that_is_granted_after_the_close_is_given_back(local, key, block):
+def test_a_lease_granted_after_the_close_is_given_back(local, key, block):
     before, ended = len(keepers()), []
     with connect(local) as other:
         held = other.lease(key).acquire()
