@@ -16,7 +16,14 @@ struct state {
 
 #define STATE_BIT(state) (UINT32_C(1) << (state))
 
-/* May `to` follow `from`? If not, that is a bug: say which step it was, and abort. */
-void state_check_step(const struct state *states, unsigned from, unsigned to);
+/* Say which step was taken that the table does not allow, and abort. */
+_Noreturn void state_step_failed(const struct state *states, unsigned from, unsigned to);
+
+/* May `to` follow `from`? If not, that is a bug, and the process ends. */
+static inline void state_check_step(const struct state *states, unsigned from, unsigned to)
+{
+    if ((states[from].next & STATE_BIT(to)) == 0)
+        state_step_failed(states, from, to);
+}
 
 #endif
