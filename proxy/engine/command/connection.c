@@ -343,8 +343,10 @@ static int64_t kill_matching(struct request *request, const struct kill_filter *
             (filter->user.len > 0 && !bytes_equal(filter->user, bytes_of(session_user(session)))) ||
             (filter->spare_self && session == request->session))
             continue;
-        session->killed = session != request->session; /* its own reply still goes out */
-        session_end(session);
+        if (session == request->session) /* its own reply still goes out */
+            session_end(session);
+        else
+            session_kill(session);
         killed++;
     }
     return killed;

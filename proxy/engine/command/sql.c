@@ -47,7 +47,7 @@ void sql_prepare(struct request *request)
     plan_make(request);
     if (sql_kind(statement_of(request->argv, request->argc)) != SQL_DEFINITION)
         return;
-    if (request->queued) {
+    if (request->stage == REQUEST_QUEUED) {
         plan_refuse(request, STK_ERR, "DDL is no part of a transaction here: send it alone");
     } else {
         request->plan.only_step.sql_right = SQL_MAY_DEFINE;

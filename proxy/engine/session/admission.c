@@ -104,11 +104,12 @@ void admission_take(struct session *session, const struct bytes *argv, size_t ar
         if (engine->on_parsed != NULL && session->multi == NULL)
             command = engine->on_parsed(engine, command, argv, argc);
         struct request *request = session->next = request_new(session, command, argv, argc);
-        request->queued = session->multi != NULL && !(command->flags & COMMAND_UNQUEUED);
-        if (request->queued)
+        if (session->multi != NULL && !(command->flags & COMMAND_UNQUEUED)) {
+            request->stage = REQUEST_QUEUED;
             request->order = ORDER_NOW;
-        else if (command->prepare != NULL)
+        } else if (command->prepare != NULL) {
             command->prepare(request);
+        }
     }
 }
 
@@ -246,7 +247,7 @@ bool session_admits(struct session *session, struct request *request)
         resp_error(&reply, STK_BUSY, "the daemon is stopping; try again elsewhere or later");
     } else if (session->rights == NULL && !(command->flags & COMMAND_NO_AUTH)) {
         resp_error(&reply, STK_NOAUTH, NULL);
-    } else if (session->crowded && !(command->flags & COMMAND_NO_AUTH)) {
+    } else if (session->seat == SEAT_TOO_MANY && !(command->flags & COMMAND_NO_AUTH)) {
         resp_error(&reply, STK_BUSY,
                    "too many connections: user '%s' has %zu, and may have no more "
                    "(max-connections-per-user)",

@@ -62,7 +62,7 @@ void events_publish(struct engine *engine, const struct event *event)
 void events_push_lost(struct session *session, struct bytes resource, int64_t token,
                       const char *reason)
 {
-    if ((!session->resp3 && !session->notified) || session->ending)
+    if ((!session->resp3 && !session->notified) || session->life != SESSION_OPEN)
         return;
     resp_push(&session->out, 4, session->resp3);
     resp_bulk_text(&session->out, "stockade:lost");
@@ -74,7 +74,7 @@ void events_push_lost(struct session *session, struct bytes resource, int64_t to
 
 void events_push_turn(struct session *session, struct bytes resource, struct bytes id)
 {
-    if (!session->resp3 || session->ending)
+    if (!session->resp3 || session->life != SESSION_OPEN)
         return;
     resp_push(&session->out, 3, true);
     resp_bulk_text(&session->out, "stockade:turn");

@@ -11,8 +11,8 @@
 bool identity_has_room(const struct session *session, const char *name, char why[ACCOUNT_WHY_SIZE])
 {
     struct account *account = account_of(session->engine, name);
-    bool is_counted = session->counted && account == session->account;
-    bool has_room = is_counted && !session->crowded;
+    bool is_counted = session->seat != SEAT_NONE && account == session->account;
+    bool has_room = is_counted && session->seat != SEAT_TOO_MANY;
 
     if (is_counted) /* one that was too many is not in its own way */
         account_give(account, ACCOUNT_CONNECTIONS);
@@ -32,11 +32,10 @@ void identity_take(struct session *session, const struct acl_user *rights, const
     session->rights = rights;
     session->logged_in = logged_in;
     session->account = account;
-    session->crowded = false;
     if (rights != NULL) {
         strangers_leave(session);
         account_add(account, ACCOUNT_CONNECTIONS);
-        session->counted = true;
+        session->seat = SEAT_COUNTED;
     } else {
         replies_count(&session->engine->replies, &session->share, 0);
         strangers_enter(session);
@@ -51,7 +50,8 @@ static void take_newcomer(struct session *session, const struct acl_user *rights
     bool crowded = rights != NULL && !identity_has_room(session, name, why);
 
     identity_take(session, rights, name, logged_in);
-    session->crowded = crowded;
+    if (crowded)
+        session->seat = SEAT_TOO_MANY;
 }
 
 /* A certificate that names a user of the file logs that user in. One that names nobody there does
@@ -73,9 +73,9 @@ void identity_forget(struct session *session)
 
 void identity_end(struct session *session)
 {
-    if (session->counted)
+    if (session->seat != SEAT_NONE)
         account_give(session->account, ACCOUNT_CONNECTIONS);
-    session->counted = false;
+    session->seat = SEAT_NONE;
     if (session->account != NULL)
         account_count_bytes(session->account, &session->bytes, 0);
     account_drop(session->account);

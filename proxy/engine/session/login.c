@@ -148,7 +148,7 @@ static bool may_wait(const struct session *session)
 
     for (struct list *at = session->pending.next; at != &session->pending; at = at->next) {
         struct request *request = list_entry(at, struct request, link);
-        if (!request->finished && request->command->abandon != NULL &&
+        if (request->stage != REQUEST_FINISHED && request->command->abandon != NULL &&
             (session->rights == NULL || !rights_permit(session->rights, request, &denial)))
             return false;
     }

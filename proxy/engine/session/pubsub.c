@@ -330,7 +330,7 @@ static bool send_to(struct session *session, const struct buf *message)
 {
     size_t at = session->out.len;
 
-    if (session->ending)
+    if (session->life != SESSION_OPEN)
         return false;
     bool full = replies_full(&session->engine->replies, 0);
     if (at + session->unsent + message->len > (full ? PUBSUB_UNSENT_TIGHT : PUBSUB_UNSENT_MAX)) {

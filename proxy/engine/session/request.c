@@ -202,8 +202,8 @@ void request_finish(struct request *request)
 {
     struct engine *engine = request->engine;
 
-    check(request->started && !request->finished);
-    request->finished = true;
+    check(request->stage == REQUEST_STARTED);
+    request->stage = REQUEST_FINISHED;
     engine->requests_open--;
     engine->counters.commands_processed++;
     engine->reads_weight -= request->weight;

@@ -22,6 +22,14 @@ struct lock_script;
 struct session;
 struct request_client;
 
+/* Where a request stands. */
+enum request_stage {
+    REQUEST_PARSED,   /* it waits for its turn */
+    REQUEST_QUEUED,   /* so it does between MULTI and EXEC, to become a part of the transaction */
+    REQUEST_STARTED,  /* its reply has a place in the order */
+    REQUEST_FINISHED, /* its reply is complete */
+};
+
 struct request {
     /* The loop's. */
     struct list link;              /* in session->pending, in order of arrival */
@@ -35,8 +43,7 @@ struct request {
     size_t size;                           /* bytes of its arguments, for the session's bound */
     size_t weight;                         /* of a read under way, in engine->reads_weight */
     enum command_order order;
-    bool queued; /* between MULTI and EXEC: is to become a part of the transaction */
-    bool started, finished;
+    enum request_stage stage;
     bool waited; /* in line, for others */
     int64_t started_us;
     bool usual_size;            /* it may be used again */

@@ -90,7 +90,7 @@ void session_close(struct session *session)
         struct request *request = list_entry(link, struct request, link);
         request_orphan(request);
         request->on_finished = request_free;
-        if (request->finished)
+        if (request->stage == REQUEST_FINISHED)
             request_free(request);
         else if (request->command->abandon != NULL)
             request->command->abandon(request);
@@ -198,7 +198,7 @@ bool session_input_ended(struct session *session)
 {
     for (struct list *at = session->pending.next; at != &session->pending; at = at->next) {
         struct request *request = list_entry(at, struct request, link);
-        if (!request->finished && request->command->abandon != NULL)
+        if (request->stage != REQUEST_FINISHED && request->command->abandon != NULL)
             return false;
     }
     session->input_ended = true;
@@ -216,7 +216,7 @@ static size_t advance(struct session *session, const char *data, size_t len)
 {
     size_t at = 0;
 
-    while (!session->ending)
+    while (session->life == SESSION_OPEN)
         if (session->next != NULL) {
             if (!start_next(session))
                 return at;
@@ -253,7 +253,8 @@ void session_hand_over_queued(struct session *session, struct request *exec)
 /* From now on its reply has a place in the order. */
 static inline void take_place(struct session *session, struct request *request)
 {
-    request->started = true;
+    check(request->stage == REQUEST_PARSED);
+    request->stage = REQUEST_STARTED;
     request->started_us = session->engine->now_us;
     request->on_finished = finished;
     session->engine->requests_open++;
@@ -313,13 +314,13 @@ static bool start_next(struct session *session)
     struct request *request = session->next;
 
     if (!admission_has_turn(session, request) ||
-        (!request->queued && session_looks_on(session, request)))
+        (request->stage == REQUEST_PARSED && session_looks_on(session, request)))
         return false;
     if (session->input_ended && request->command->abandon != NULL) {
         session_kill(session); /* as session_input_ended says */
         return true;
     }
-    if (request->queued)
+    if (request->stage == REQUEST_QUEUED)
         return session->on_queued(request);
     session->next = NULL;
     take_place(session, request);
@@ -366,7 +367,7 @@ static void take_finished(struct session *session)
 {
     while (!list_empty(&session->pending)) {
         struct request *first = list_entry(session->pending.next, struct request, link);
-        if (!first->finished)
+        if (first->stage != REQUEST_FINISHED)
             break;
         list_remove(&first->link);
         session->pending_count--;
@@ -459,8 +460,8 @@ void session_set_unsent(struct session *session, size_t bytes)
 
 bool session_ended(const struct session *session)
 {
-    bool no_more =
-        session->ending || (session->input_ended && session->next == NULL && session->in.len == 0);
-    return session->killed || (no_more && list_empty(&session->pending) && session->out.len == 0 &&
-                               !is_unaudited(session));
+    bool no_more = session->life != SESSION_OPEN ||
+                   (session->input_ended && session->next == NULL && session->in.len == 0);
+    return session->life == SESSION_KILLED || (no_more && list_empty(&session->pending) &&
+                                               session->out.len == 0 && !is_unaudited(session));
 }

@@ -31,6 +31,19 @@ struct behind {
     void (*on_found)(struct behind *behind); /* called once; then the search is over */
 };
 
+/* How long a session lasts. It only ever goes on to the next of these. */
+enum session_life {
+    SESSION_OPEN,
+    SESSION_ENDING, /* it takes no more commands, and closes once all is replied and sent */
+    SESSION_KILLED, /* it is to be closed now */
+};
+
+enum session_seat {
+    SEAT_NONE,     /* it does not count: it has to log in */
+    SEAT_COUNTED,  /* it counts as one of its account's connections */
+    SEAT_TOO_MANY, /* it is one too many of them: it gets BUSY */
+};
+
 struct session {
     struct list link;    /* engine->sessions */
     struct list changed; /* engine->changed or engine->deferred, where there is news of it */
@@ -42,17 +55,15 @@ struct session {
     char *certified;               /* the user that its certificate names; NULL: none */
     const struct acl_user *rights; /* of engine->acl; NULL: it has to log in */
     struct account *account;       /* its user's */
-    bool counted;                  /* it counts as one of the account's connections */
-    bool crowded;                  /* it is one too many of them: it gets BUSY */
+    enum session_seat seat;        /* among its account's connections */
     bool logged_in;                /* by a password, or a certificate that names a user */
     bool logging_in;               /* its password is being checked: nothing is parsed meanwhile */
     int64_t opened_ms, active_ms;
     const char *last_command; /* its name, or with its subcommand: "client|list"; NULL: none yet */
     bool trusted, resp3;
-    bool notified;    /* its client has said RENEW ... NOTIFY */
-    bool ending;      /* it takes no more commands, and closes once all is replied and sent */
+    bool notified; /* its client has said RENEW ... NOTIFY */
+    enum session_life life;
     bool input_ended; /* the client sends no more */
-    bool killed;      /* it is to be closed now */
 
     struct resp_parser *parser;
     struct buf in;                   /* arrived, not parsed yet */
@@ -106,15 +117,16 @@ static inline void session_mark_changed(struct session *session)
 /* Take no more commands, and close once all is replied and sent. */
 static inline void session_end(struct session *session)
 {
-    session->ending = true;
+    if (session->life == SESSION_OPEN)
+        session->life = SESSION_ENDING;
     session_mark_changed(session);
 }
 
 /* Close now, even if not all has been sent. */
 static inline void session_kill(struct session *session)
 {
-    session->killed = true;
-    session_end(session);
+    session->life = SESSION_KILLED;
+    session_mark_changed(session);
 }
 
 /* Close a stranger now, since strangers hold too much: drop what it has sent, and answer BUSY where

@@ -391,7 +391,7 @@ void plan_make(struct request *request)
     step->claims = plan->claims;
     step->claims_count = plan->claims_count;
     /* Of what is queued, plan_join sees the other claims, too. */
-    if (request->queued || !needs_claims(step) || all_claimed(request, step, 1))
+    if (request->stage == REQUEST_QUEUED || !needs_claims(step) || all_claimed(request, step, 1))
         take_fingerprint(plan);
 }
 

@@ -202,7 +202,8 @@ TRANSACTION_TEST(what_is_wrong_counts_for_the_rate)
 static uint64_t state_of(const struct session *session)
 {
     uint64_t hash = session->resp3 | (uint64_t)(session->subscriber != NULL) << 1 |
-                    (uint64_t)session->ending << 2 | (uint64_t)(session->multi != NULL) << 3;
+                    (uint64_t)(session->life != SESSION_OPEN) << 2 |
+                    (uint64_t)(session->multi != NULL) << 3;
 
     return hash ^ ((uint64_t)(uintptr_t)session->rights << 8) ^
            ((uint64_t)(uintptr_t)session->account << 16);
