@@ -214,6 +214,19 @@ WORLD_TEST(a_place_survives_a_lease_service_that_is_down)
     assert_string_equal(world_received(world, 2), TURN("a"));
 }
 
+/* Its turn comes and goes at this daemon, while it has taken the lease at another. */
+WORLD_TEST(a_turn_that_was_taken_at_another_daemon_does_not_make_that_lease_last_longer)
+{
+    struct world *twin = world_add_twin(world);
+
+    assert_says(world, 1, "ACQUIRE k 60000", GRANTED(1));
+    assert_says(world, 2, ASK("a"), QUEUED(1));
+    assert_says(world, 1, "RELEASE k 1", ":0\r\n");
+    assert_says(twin, 2, "ACQUIRE k 1500 QUEUE ID a", "*2\r\n:2\r\n:1500\r\n");
+    world_pass(world, 1600);
+    assert_says(twin, 3, "ACQUIRE k 60000", GRANTED(3));
+}
+
 EITHER_TEST(a_client_that_goes_while_it_asks_gets_nothing)
 {
     world_send_only(world, 2, ASK("a"));
