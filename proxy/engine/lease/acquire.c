@@ -293,8 +293,9 @@ static void leave(struct acquire *acquire, int64_t granted_ms)
 
 static void unreserve(struct acquire *acquire)
 {
-    if (acquire->allowance == ALLOWANCE_TAKEN)
-        account_give(acquire->account, ACCOUNT_LEASES);
+    if (acquire->allowance != ALLOWANCE_TAKEN)
+        return;
+    account_give(acquire->account, ACCOUNT_LEASES);
     acquire->allowance = ALLOWANCE_UNASKED;
 }
 
@@ -316,8 +317,8 @@ static void fail(struct acquire *acquire, enum stk_error error, const char *reas
     tell(acquire);
 }
 
-/* Is it a repeat of the head of its line, which is still on its way? Then nobody else has the lease:
- * the head is about to be told of it, or to give it back because its client has gone. */
+/* Is it a repeat of the head of its line, which is still on its way? Then nobody else has the
+ * lease: the head is about to be told of it, or to give it back because its client has gone. */
 static bool repeats_head(const struct acquire *acquire)
 {
     const struct bytes id = acquire->options.id;

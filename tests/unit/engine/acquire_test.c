@@ -382,6 +382,15 @@ WORLD_TEST(too_many_waiters_are_told_busy)
     assert_begins(world, 3, "ACQUIRE k 60000 WAIT 50000", "-BUSY ");
 }
 
+/* It is the head, and may not take it: the first answer is the last. */
+WORLD_TEST(who_may_have_no_more_leases_is_denied_what_another_has)
+{
+    world_renew(world, &(struct engine_options){.limits = {.things = {[ACCOUNT_LEASES] = 1}}});
+    assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
+    assert_says(world, 2, "ACQUIRE k 60000", "*-1\r\n");
+    assert_begins(world, 2, "ACQUIRE j 60000", "-BUSY ");
+}
+
 WORLD_TEST(draining_answers_those_who_wait)
 {
     assert_says(world, 0, "ACQUIRE k 60000", GRANT(1, 60000));
