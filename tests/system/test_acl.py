@@ -73,12 +73,12 @@ DEEDS = {LEASE: """give_one give_or_gone give_or_error give_each give_all_ok tak
     take_seconds_one extend_one extend_all extend_all_ok extend_seconds extend_or_add
     extend_or_take take_or_error net_extend rb_lock obtain spring_obtain spring_renew
     spring_unlock spring_unlock_told unlock_signal extend_zero redisson_lock redisson_fenced_lock
-    redisson_unlock redisson_renew redisson_renew_each db_take_all db_extend_all db_give_each
-    take_batch extend_in_time reset_all semaphore_take
+    redisson_unlock redisson_spin_unlock redisson_renew redisson_renew_each db_take_all
+    db_extend_all db_give_each take_batch extend_in_time reset_all semaphore_take
     semaphore_extend semaphore_give""",
     READ: """left_if_own left_if_own_3 left_or_error least_left owner_and_left
     owner_and_left_or_null""",
-    REVOKE: "reset redisson_force_unlock"}
+    REVOKE: "reset redisson_force_unlock redisson_spin_force_unlock"}
 SCRIPT_DEEDS = {form: needs for needs, forms in DEEDS.items() for form in forms.split()}
 SCRIPTS = dict(re.findall(r'\{"([0-9a-f]{40})",[^&{}]*&(\w+)\}',
                           (Path(__file__).resolve().parents[2] /

@@ -121,8 +121,8 @@ static void judge(struct lock_client *client, struct bytes resource)
     if (client->unpresented++ > 0)
         return;
     log_warn(engine->options.log,
-             "client %s has locked %s and presented no token for it: what it wrote meanwhile was "
-             "not fenced; let it write with FENCED and the lock's value, or guard its table",
+             "client %s has locked %s and presented no token for it: if it wrote meanwhile, that "
+             "was not fenced; let it write with FENCED and the lock's value, or guard its table",
              client->who, log_quoted(resource, name, sizeof name));
 }
 

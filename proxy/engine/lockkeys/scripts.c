@@ -329,6 +329,10 @@ FORM(redisson_unlock) = {LOCK_GIVE, .flags = LOCK_ONE_HOLD, .keys = 1,    .value
                          .ttl = 2,  .channel_key = 2,       .message = 1, .reply = reply_unlocked};
 FORM(redisson_force_unlock) = {LOCK_REVOKE, .keys = 1, .channel_key = 2, .message = 1,
                                .reply = reply_count};
+/* Its spin lock tells nobody: who waits asks again. */
+FORM(redisson_spin_unlock) = {LOCK_GIVE, .flags = LOCK_ONE_HOLD, .keys = 1, .value = 2,
+                              .ttl = 1,  .reply = reply_unlocked};
+FORM(redisson_spin_force_unlock) = {LOCK_REVOKE, .keys = 1, .reply = reply_count};
 FORM(redisson_renew) = {LOCK_EXTEND, .keys = 1, .value = 2, .ttl = 1, .reply = reply_one};
 FORM(redisson_renew_each) = {LOCK_EXTEND, .flags = LOCK_EACH | LOCK_VALUES, .value = 2, .ttl = 1,
                              .reply = reply_each};
@@ -460,6 +464,10 @@ static const struct lock_script scripts[] = {
      "Redisson", &redisson_force_unlock},
     {"7e9c80b3d786b95d5d4aaf8fd73adb9775fa6fb1", "d1ab91c9befce0c58d796e00a2897ba41eed446a",
      "Redisson", &redisson_force_unlock},
+    {"73ac2729af29ea9a975f95e8097f7ee9a74cce3d", "dd8c8e5736b541f07a94220a1375671410877dc4",
+     "Redisson", &redisson_spin_unlock},
+    {"51b433c3cc9a6ca991b3aefec63d23490c246318", "c57d8cc03b635cc1f5d50a61a656ac03d568709d",
+     "Redisson", &redisson_spin_force_unlock},
     {"6a3d31570dc6f4b0bd32bcdc8e75667747c6f635", "2ea93aac85d47c39ceb49cb08bc03cb11197435e",
      "Redisson", &redisson_renew_each},
     {"8e19a1ddbdee9138df9f32a480c57addab4353d1", "7d8576101f14ab1399bbfbdb165ced79d01cbb94",

@@ -252,6 +252,20 @@ PTTL lock:k => ~90000
 778cea8aada230ae060b432fc333adaec85f2f4c 2 lock:k ch 0 60000 u:2 publish => nil
 778cea8aada230ae060b432fc333adaec85f2f4c 2 lock:k ch 0 60000 u:1 publish => 1
 """,
+    # redisson/src/main/java/org/redisson/RedissonSpinLock.java
+    "Redisson 3.37.0, RSpinLock": """
+dad0f8d619e548e04f21fb48d50be5034df3adae 1 lock:k 60000 u:1 => nil
+dad0f8d619e548e04f21fb48d50be5034df3adae 1 lock:k 60000 u:2 => ~60000
+dad0f8d619e548e04f21fb48d50be5034df3adae 1 lock:k 60000 u:1 => nil
+73ac2729af29ea9a975f95e8097f7ee9a74cce3d 2 lock:k lt:1 60000 u:2 9000 => nil
+73ac2729af29ea9a975f95e8097f7ee9a74cce3d 2 lock:k lt:2 90000 u:1 9000 => 0
+PTTL lock:k => ~90000
+73ac2729af29ea9a975f95e8097f7ee9a74cce3d 2 lock:k lt:3 60000 u:1 9000 => 1
+EXISTS lock:k => 0
+dad0f8d619e548e04f21fb48d50be5034df3adae 1 lock:k 60000 u:2 => nil
+51b433c3cc9a6ca991b3aefec63d23490c246318 1 lock:k => 1
+51b433c3cc9a6ca991b3aefec63d23490c246318 1 lock:k => 0
+""",
     # redisson/src/main/java/org/redisson/RedissonFencedLock.java
     "Redisson 3.50.0, RFencedLock": """
 49babb5a1e6a0c5f188c2ae62b93b51cdfd63e45 2 lock:k tok 60000 u:1 => [-1 T]
