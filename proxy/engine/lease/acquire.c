@@ -796,7 +796,7 @@ static void end_unrecorded(struct acquire *acquire)
         fail(acquire, error, NULL);
     } else {
         fail(acquire, STK_LEASEDOWN,
-             "the lease service keeps minting tokens that were used already");
+             "it keeps minting tokens that were used already");
     }
 }
 

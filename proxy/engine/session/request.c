@@ -15,6 +15,7 @@
 enum { BRIEF_BYTES_MAX = 4096, BRIEF_STEPS_MAX = 16 };
 /* Shorter replies that wait for their turn are not counted: SESSION_REQUESTS_MAX bounds them. */
 enum { REPLY_UNCOUNTED_MAX = 512 };
+enum { REASON_MAX = 160 }; /* of a lease service */
 
 /* Requests of the usual size are used again, with the memory of their replies: it is allocated on
  * the store's thread and freed on the loop's, which costs malloc a lock. (Builds with a sanitizer
@@ -257,16 +258,23 @@ void request_show(struct request *request)
 
 void request_fail(struct request *request, enum stk_error error, const char *format, ...)
 {
+    char reason[REASON_MAX];
+    va_list args;
+
     buf_clear(&request->reply);
+    va_start(args, format);
     if (error == STK_STORE && format == NULL && request->op.why != NULL) {
         resp_error(&request->reply, error, "%s; nothing of this command was applied",
                    request->op.why);
+    } else if (error == STK_LEASEDOWN && format != NULL) {
+        /* Else "connection refused" would seem to be about this daemon. */
+        vsnprintf(reason, sizeof reason, format, args);
+        resp_error(&request->reply, error, "lease service %s: %s",
+                   lease_provider_name(request->engine->options.provider), reason);
     } else {
-        va_list args;
-        va_start(args, format);
         resp_verror(&request->reply, error, format, args);
-        va_end(args);
     }
+    va_end(args);
     if (error == STK_BUSY)
         request->engine->counters.refused_busy++;
     if (error == STK_LEASEDOWN)

@@ -312,7 +312,8 @@ WORLD_TEST(a_dead_lease_service_stops_grants_at_once_and_no_writes)
     assert_says(world, 1, "ACQUIRE k 60000", GRANT(1, 60000));
     assert_says(world, 2, "ACQUIRE k 60000 WAIT 50000", "");
     lease_service_set_down(world->service, "connection refused");
-    assert_begins(world, 3, "ACQUIRE j 1000", "-LEASEDOWN connection refused");
+    assert_begins(world, 3, "ACQUIRE j 1000",
+                  "-LEASEDOWN lease service memory: connection refused");
     assert_says(world, 1, "FENCED 1 SET k v", "+OK\r\n");
     world_pass(world, 1001);
     assert_heard_begins(world, 2, "-LEASEDOWN ");

@@ -276,7 +276,7 @@ WORLD_TEST(a_waiting_basket_whose_lease_service_dies_is_told_so)
     lease_service_set_down(world->service, "test");
     world_pass(world, 1100);
     assert_heard_begins(world, 1, "-LEASEDOWN ");
-    assert_begins(world, 1, "ACQUIREALL 1000 2 c d", "-LEASEDOWN test");
+    assert_begins(world, 1, "ACQUIREALL 1000 2 c d", "-LEASEDOWN lease service memory: test");
     lease_service_set_down(world->service, NULL);
     assert_says(world, 2, "ACQUIREALL 1000 2 c d", "*2\r\n:1\r\n:1\r\n");
 }

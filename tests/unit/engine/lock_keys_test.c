@@ -344,10 +344,11 @@ SERVICE_TEST(a_service_that_is_down_is_told)
 {
     assert_says(world, 1, SET("v-1"), OK);
     lease_service_set_down(world->service, "it is away");
-    assert_says(world, 1, "SET lock:s v-1 NX PX 1000", "-LEASEDOWN it is away\r\n");
-    assert_says(world, 1, "GET lock:r", "-LEASEDOWN it is away\r\n");
-    assert_says(world, 1, EXTEND("v-1"), "-LEASEDOWN it is away\r\n");
-    assert_says(world, 1, GIVE("v-1"), "-LEASEDOWN it is away\r\n");
+    assert_says(world, 1, "SET lock:s v-1 NX PX 1000",
+                "-LEASEDOWN lease service memory: it is away\r\n");
+    assert_says(world, 1, "GET lock:r", "-LEASEDOWN lease service memory: it is away\r\n");
+    assert_says(world, 1, EXTEND("v-1"), "-LEASEDOWN lease service memory: it is away\r\n");
+    assert_says(world, 1, GIVE("v-1"), "-LEASEDOWN lease service memory: it is away\r\n");
     assert_says(world, 1, "FENCED v-1 SET r 1", OK);
     assert_says(world, 1, "GET lock:none", NIL); /* was never granted */
 }
