@@ -182,7 +182,7 @@ def test_lease_owner_shows_the_lease_only_while_that_owner_has_it(client):
     take(client, "sku", "v-2")
     assert client("LEASE", "sku", "OWNER", "v-1") is None
     shown = mapped(client("LEASE", "sku", "OWNER", "v-2"))
-    assert shown[b"owner"] == b"v-2" and shown[b"token"] == 2 and shown[b"state"] == b"held"
+    assert shown[b"owner"] == b"v-2" and shown[b"token"] > 1 and shown[b"state"] == b"held"
     client.refused("ERR", "LEASE", "sku", "OWNER")
     assert client("LEASE", "sku", "OWNER", "v-2", "TOKEN") == shown[b"token"]
     assert client("LEASE", "sku", "OWNER", "v-1", "TOKEN") is None

@@ -3,8 +3,9 @@
  * without its token is not fenced, and that is where a shop still oversells. It stands in INFO, and
  * in the log when it is seen for the first time.
  *
- * What is counted is presented to this daemon. Where a guarded table's rows belong to the resource
- * nothing is counted: programs present its tokens in SQL of their own, or change no row. */
+ * What is counted is presented to this daemon, or was asked for (LEASE resource OWNER value), to be
+ * checked in another database. Where a guarded table's rows belong to the resource nothing is
+ * counted: programs present its tokens in SQL of their own, or change no row. */
 #ifndef STOCKADE_ENGINE_LOCK_CLIENTS_H
 #define STOCKADE_ENGINE_LOCK_CLIENTS_H
 

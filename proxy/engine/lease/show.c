@@ -158,6 +158,10 @@ static void on_seen(struct lease_view *view)
         resp_int(&request->reply, view->record.token);
     else
         reply_lease(show);
+    /* Who asks for its own token takes it to another database, which checks it: no daemon sees
+     * that. */
+    if (show->owner.len > 0 && is_of(view, show->owner))
+        held_presented(request->engine, view->resource, view->record.token);
     request_finish(request);
 }
 

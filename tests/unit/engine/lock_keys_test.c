@@ -440,6 +440,18 @@ LOCK_TEST(a_lock_that_was_given_back_for_want_of_another_counts_for_nothing)
     assert_int_equal(world_counter(world, "locks_unpresented"), 1);
 }
 
+LOCK_TEST(who_asks_for_its_token_to_have_it_checked_elsewhere_is_not_said_to_write_without_it)
+{
+    assert_says(world, 1, SET("v-1"), OK);
+    assert_says(world, 1, "LEASE r OWNER v-1 TOKEN", ":1\r\n");
+    assert_says(world, 1, GIVE("v-1"), YES);
+    assert_int_equal(world_counter(world, "locks_unpresented"), 0);
+    assert_says(world, 1, SET("v-2"), OK);
+    assert_says(world, 2, "LEASE r OWNER v-1 TOKEN", NIL); /* another's question tells it nothing */
+    assert_says(world, 1, GIVE("v-2"), YES);
+    assert_int_equal(world_counter(world, "locks_unpresented"), 1);
+}
+
 LOCK_TEST(many_clients_are_counted_and_the_rest_together)
 {
     char line[128];
