@@ -737,7 +737,8 @@ static int daemon_run(struct options *options, struct log *log)
     process_prepare();
     init_loop(daemon);
     if (options_only_check(options) && open_doors(daemon, why)) {
-        printf("stockaded: options, users, certificates and addresses are in order\n");
+        printf("stockaded: options, users, certificates and addresses are in order; the store was "
+               "not opened\n");
         end(daemon);
     } else if (!options_only_check(options) && open_parts(daemon, why)) {
         start(daemon);
@@ -746,6 +747,8 @@ static int daemon_run(struct options *options, struct log *log)
         daemon->status = EXIT_FAILURE;
         end(daemon);
     }
+        if (log->file->fd != STDERR_FILENO) /* whoever starts it looks there first */
+            fprintf(stderr, "stockaded: %s\n", why);
     check(uv_run(&daemon->loop, UV_RUN_DEFAULT) == 0);
     int status = daemon->status;
     free_parts(daemon);
@@ -754,10 +757,10 @@ static int daemon_run(struct options *options, struct log *log)
     return status;
 }
 
-/* With a log: on stderr, or in its file. */
+/* With a log: on stderr, or in its file. A check makes no file, which might not be the daemon's. */
 static int run(struct options *options)
 {
-    const char *path = options_text(options, OPTION_LOG_FILE);
+    const char *path = options_only_check(options) ? "" : options_text(options, OPTION_LOG_FILE);
     struct log_file file = LOG_FILE(STDERR_FILENO);
     struct log log = {.file = &file};
 

@@ -386,7 +386,8 @@ WRONG_DOORS = [occupied_listen, occupied_admin, no_certificate, open_to_all, pag
 
 
 def start_with(rig, *words):
-    return subprocess.run([BUILD / "stockaded", "--store", f"sqlite:{rig.folder}/new.db", *words],
+    return subprocess.run([BUILD / "stockaded", "--store", f"sqlite:{rig.folder}/new.db",
+                           "--admin", "off", *words],
                           env=environment(), capture_output=True, text=True, check=False,
                           timeout=patience(20))
 
@@ -410,6 +411,21 @@ def test_check_says_what_a_start_would_say(rig, wrong):
             for errors in (done.stderr, start_with(rig, *words).stderr)]
     assert said[0] == said[1]
     assert not list(rig.folder.glob("new.db*"))
+
+
+def test_a_check_tells_its_terminal_and_makes_no_log_file(rig):
+    """It may be another user's than the daemon's, who could not open it then."""
+    log = rig.folder / "check.log"
+    done = start_with(rig, "--check", "--log-file", log, "--listen", "tls:127.0.0.1:0")
+    assert done.returncode == 1 and "needs --tls-cert" in done.stderr
+    assert not log.exists()
+
+
+def test_a_start_that_fails_says_why_at_its_terminal_and_in_the_log(rig):
+    log = rig.folder / "start.log"
+    done = start_with(rig, "--log-file", log, "--listen", "tls:127.0.0.1:0", "--admin", "off")
+    assert done.returncode == 1 and done.stderr.startswith("stockaded: a tls: address needs")
+    assert "error a tls: address needs --tls-cert" in log.read_text()
 
 
 def test_check_reads_the_config_beside_the_daemon_that_has_its_addresses(rig):
