@@ -197,6 +197,14 @@ size_t worker_take(struct worker *worker, struct list *batch)
     return count;
 }
 
+void worker_nudge(struct worker *worker)
+{
+    pthread_mutex_lock(&worker->lock);
+    worker->pending = worker->ripe = true;
+    pthread_mutex_unlock(&worker->lock);
+    pthread_cond_signal(&worker->news);
+}
+
 bool worker_stopping(struct worker *worker)
 {
     pthread_mutex_lock(&worker->lock);

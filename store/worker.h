@@ -64,6 +64,8 @@ bool worker_start(struct worker *worker);
 enum stk_error worker_submit(struct worker *worker, struct store_op *op);
 /* Run now what was submitted, or wake the thread for it. True: some of it has run, inline. */
 bool worker_flush(struct worker *worker);
+/* Have `work` called soon, also for an empty batch. For any thread, while the worker is there. */
+void worker_nudge(struct worker *worker);
 /* Does the thread sleep, with nothing to do? Then, until the next flush, what is its own is the
  * owner's. */
 bool worker_rests(struct worker *worker);

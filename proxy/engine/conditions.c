@@ -75,13 +75,13 @@ static bool store_is(struct engine *engine, enum store_state state, struct troub
 
 static bool store_is_stopped(struct engine *engine, struct trouble *trouble)
 {
-    SAY(trouble, "the store takes no writes");
+    SAY(trouble, "the store takes no writes until somebody has mended it");
     return store_is(engine, STORE_STOPPED, trouble);
 }
 
 static bool store_fails(struct engine *engine, struct trouble *trouble)
 {
-    SAY(trouble, "the store's last write failed");
+    SAY(trouble, "the store cannot be written to now");
     return store_is(engine, STORE_FAILING, trouble);
 }
 
@@ -105,8 +105,9 @@ static bool audit_stops_grants(struct engine *engine, struct trouble *trouble)
 
 static bool store_failed_lately(struct engine *engine, struct trouble *trouble)
 {
-    SAY(trouble, "commands failed with STORE within the last minute, though others succeed");
-    return is_lately(engine, LATELY_STORE) && !store_fails(engine, &(struct trouble){0});
+    SAY(trouble, "commands failed with STORE within the last minute; now the store takes writes");
+    return is_lately(engine, LATELY_STORE) && !store_lost(engine->options.store) &&
+           store_is(engine, STORE_FINE, &(struct trouble){0});
 }
 
 static bool service_failed_lately(struct engine *engine, struct trouble *trouble)

@@ -380,15 +380,21 @@ bool pg_end(struct pg *pg)
     return pg->conn != NULL && !pg->failed;
 }
 
+bool pg_listens(struct pg *pg)
+{
+    if (pg->pq.PQconsumeInput(pg->conn) != 0 && pg->pq.PQstatus(pg->conn) == CONNECTION_OK)
+        return true;
+    fail_connection(pg);
+    return false;
+}
+
 bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), void *context,
              size_t *count)
 {
     PGnotify *news;
 
-    if (pg->pq.PQconsumeInput(pg->conn) == 0 || pg->pq.PQstatus(pg->conn) != CONNECTION_OK) {
-        fail_connection(pg);
+    if (!pg_listens(pg))
         return false;
-    }
     while ((news = pg->pq.PQnotifies(pg->conn)) != NULL) {
         if (news->be_pid != pg->pq.PQbackendPID(pg->conn)) {
             each(context, news->extra);

@@ -191,6 +191,8 @@ bool pg_copy_take(struct pg *pg, struct buf *data, bool *more);
 bool pg_copy_put(struct pg *pg, struct bytes data);
 /* End a COPY FROM. `failure` not NULL: give it up, for this reason. */
 bool pg_copy_put_end(struct pg *pg, const char *failure);
+/* Between trips: take in what has come. False: it was that the server has gone. */
+bool pg_listens(struct pg *pg);
 /* Between trips: call `each` for the NOTIFYs of others that have come meanwhile, and add their
  * number to `*count`. False: the connection has failed. */
 bool pg_news(struct pg *pg, void (*each)(void *context, const char *payload), void *context,

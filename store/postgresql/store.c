@@ -156,6 +156,7 @@ static void close_store(struct store *base)
 {
     struct pg_store *store = of(base);
 
+    pg_watch_alone(&store->watch);
     worker_stop(&store->writes);
     worker_stop(&store->own_txns.worker);
     for (size_t i = 0; i < READS; i++)
@@ -302,6 +303,7 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     init_connection(store, &store->watch.connection, PG_CONNECTION_WATCH, NULL);
     store->watch.log = options->log;
     store->watch.finished = &store->finished;
+    store->watch.writes = &store->writes;
     store->writer.watch = store->own_txns.watch = &store->watch;
     store->writer.reasons = &store->reasons;
     store->writer.worker = &store->writes;

@@ -307,6 +307,14 @@ static void rest(struct pg_watch *watch, int ms)
     (void)eventfd_read(watch->wake_fd, &none);
 }
 
+static void have_the_writer_look(struct pg_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    if (watch->writes != NULL)
+        worker_nudge(watch->writes);
+    pthread_mutex_unlock(&watch->lock);
+}
+
 static void *watch_main(void *context)
 {
     struct pg_watch *watch = context;
@@ -315,8 +323,10 @@ static void *watch_main(void *context)
     while (!is_stopping(watch)) {
         if (pg->conn == NULL)
             watch->listening = false;
-        bool good = pg_connection_ready(&watch->connection) &&
-                    (watch->listening || listen_for(watch)) && notify(watch) &&
+        bool reached = pg_connection_ready(&watch->connection);
+        if (!reached)
+            have_the_writer_look(watch);
+        bool good = reached && (watch->listening || listen_for(watch)) && notify(watch) &&
                     look_at_blockers(watch) && look_at_tables(watch) && look_at_guards(watch);
         int64_t now_ms = clock_now_ms(&clock_monotonic);
         if (good && now_ms >= watch->chores_ms) {
@@ -340,6 +350,13 @@ bool pg_watch_start(struct pg_watch *watch)
         return false;
     watch->started = thread_start(&watch->thread, "store-watch", watch_main, watch);
     return watch->started;
+}
+
+void pg_watch_alone(struct pg_watch *watch)
+{
+    pthread_mutex_lock(&watch->lock);
+    watch->writes = NULL;
+    pthread_mutex_unlock(&watch->lock);
 }
 
 void pg_watch_stop(struct pg_watch *watch)

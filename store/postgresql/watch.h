@@ -7,6 +7,8 @@
  *   every second          ─▶ look whether somebody has changed our tables
  *   every three seconds   ─▶ look whether the guards are whole
  *   every ten seconds     ─▶ note the time, remove old marks, look for the oldest snapshot
+ *   the database is away  ─▶ have the writer look, too: it says how the store is, though nobody may
+ *                            have asked for a write
  *
  * No answer depends on it; where something gets lost, waiters wait longer. So a NOTIFY does not
  * wait for the standby. (In the transaction that ends the lease it would: that commit would hold a
@@ -43,6 +45,7 @@ struct pg_watch {
     /* Under the lock: names, each with its length before. */
     pthread_mutex_t lock;
     bool stopping;
+    struct worker *writes; /* borrowed; NULL once it ends */
     struct buf freed; /* resources whose lease has ended here, for NOTIFY */
     struct buf heard; /* those whose lease has ended elsewhere, for the owner */
 };
@@ -51,6 +54,8 @@ struct pg_watch {
  * has to be called in any case, and frees the connection, too. */
 bool pg_watch_start(struct pg_watch *watch);
 void pg_watch_stop(struct pg_watch *watch);
+/* Leave the writer alone from now on: it ends. */
+void pg_watch_alone(struct pg_watch *watch);
 /* Say that operations wait for the locked rows of this set. Any thread may call it. */
 void pg_watch_locked(struct pg_watch *watch, const struct set *set);
 /* Say that the transaction of this set is committed: other daemons are told of the leases that it

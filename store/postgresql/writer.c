@@ -376,14 +376,16 @@ static void work_off(struct pg_writer *writer, struct pg_lane *lane, struct pg_l
         end(writer, lane, take_commit(writer, lane));
 }
 
-/* Look whether the database is back. */
+/* Look whether the database is back, or has gone while there was nothing to write. (The first lane
+ * should always have a connection; the second one is made when it is needed.) */
 static void look(struct pg_writer *writer)
 {
     struct list none;
 
     for (size_t i = 0; i < PG_WRITER_LANES; i++) {
         struct pg_connection *connection = &writer->lanes[i].connection;
-        if (connection->retry.reported && pg_connection_ready(connection))
+        bool gone = connection->pg.conn != NULL ? !pg_listens(&connection->pg) : i == 0;
+        if ((gone || connection->retry.reported) && pg_connection_ready(connection))
             pg_connection_works(connection);
     }
     list_init(&none);

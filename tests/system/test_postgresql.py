@@ -383,6 +383,20 @@ def test_a_database_that_is_away_is_told_and_found_again(rig):
     assert client.fenced(token, "SET", "sku:1", "3") == "OK"
 
 
+def test_a_database_that_is_away_is_told_though_nobody_asks_for_anything(rig):
+    """A balancer asks /ready, and would send all clients to a daemon that refuses them."""
+    own = Postgres(rig)
+    daemon = rig.daemon(store=own.database().uri)
+    daemon.client().token("sku:1")
+    assert daemon.get("/ready")[::2] == (200, "ready\n")
+    own.kill()
+    wait_until(lambda: daemon.get("/ready")[0] == 503, "the daemon has seen it")
+    assert daemon.metric("store_up") == 0
+    own.start()
+    wait_until(lambda: daemon.get("/ready")[0] == 200, "and has found it again")
+    assert daemon.metric("store_up") == 1
+
+
 def test_a_server_that_hangs_costs_a_bounded_time(rig):
     own = Postgres(rig)
     client = rig.daemon(store=own.database().uri).client()
