@@ -133,6 +133,16 @@ static const char *key_reason(void)
                        : "there is no private key in it";
 }
 
+/* Nor is "no start line". */
+static const char *cert_reason(void)
+{
+    unsigned long code = ERR_peek_error();
+
+    return ERR_GET_LIB(code) == ERR_LIB_PEM && ERR_GET_REASON(code) == PEM_R_NO_START_LINE
+               ? "there is no certificate in it"
+               : reason();
+}
+
 /* The certificate, and behind it those that lead to its CA. */
 static bool use_chain(SSL_CTX *ssl, BIO *pem)
 {
@@ -203,7 +213,7 @@ static bool load(SSL_CTX *ssl, const char *what, const char *path,
 
 static bool load_own(SSL_CTX *ssl, const struct tls_files *files, char why[TLS_WHY_MAX])
 {
-    return load(ssl, "certificate", files->cert, use_chain, reason, why) &&
+    return load(ssl, "certificate", files->cert, use_chain, cert_reason, why) &&
            load(ssl, "key", is_set(files->key) ? files->key : files->cert, use_key, key_reason,
                 why);
 }
@@ -258,6 +268,29 @@ struct tls_context *tls_context_share(struct tls_context *context)
 {
     context->uses++;
     return context;
+}
+
+static int64_t cert_ends_s(const X509 *cert)
+{
+    struct tm utc;
+
+    return ASN1_TIME_to_tm(X509_get0_notAfter(cert), &utc) == 1 ? timegm(&utc) : 0;
+}
+
+int64_t tls_context_ends_s(const struct tls_context *context)
+{
+    const X509 *own = SSL_CTX_get0_certificate(context->ssl);
+    STACK_OF(X509) *chain = NULL;
+
+    if (own == NULL)
+        return 0;
+    int64_t ends_s = cert_ends_s(own);
+    SSL_CTX_get0_chain_certs(context->ssl, &chain);
+    for (int i = 0; i < sk_X509_num(chain); i++) {
+        int64_t other_s = cert_ends_s(sk_X509_value(chain, i));
+        ends_s = other_s < ends_s ? other_s : ends_s;
+    }
+    return ends_s;
 }
 
 void tls_context_free(struct tls_context *context)

@@ -16,11 +16,13 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "fence/base/bytes.h"
 
-#define TLS_WHY_MAX    320
-#define TLS_RECORD_MAX 16384 /* bytes of plaintext in one */
+#define TLS_WHY_MAX     320
+#define TLS_RECORD_MAX  16384            /* bytes of plaintext in one */
+#define TLS_ENDS_SOON_S (14 * 24 * 3600) /* so long before its end a certificate is warned of */
 
 /* Whom a server asks for a certificate. */
 enum tls_clients {
@@ -47,6 +49,9 @@ struct tls_context *tls_server(const struct tls_files *files, enum tls_clients c
 struct tls_context *tls_client(const struct tls_files *files, char why[TLS_WHY_MAX]);
 /* The same context, for one more owner. */
 struct tls_context *tls_context_share(struct tls_context *context);
+/* When the first of the certificates that this end shows is good no longer, in seconds since 1970;
+ * 0: it shows none. */
+int64_t tls_context_ends_s(const struct tls_context *context);
 /* Give it back. Connections that were opened with it live on. NULL is ignored. */
 void tls_context_free(struct tls_context *context);
 

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 
+#include "fence/base/tls.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/lease/lease.h"
 
@@ -156,6 +157,20 @@ static bool log_is_lost(struct engine *engine, struct trouble *trouble)
     return is_lately(engine, LATELY_LOG);
 }
 
+static bool certificate_ends(struct engine *engine, struct trouble *trouble)
+{
+    int64_t ends_s = engine->options.certificate_ends_s;
+    int64_t left_s = ends_s - clock_wall_us(engine->options.clock) / 1000000;
+    int64_t hours = left_s / 3600;
+
+    if (left_s <= 0)
+        SAY(trouble, "the certificate for TLS has expired, and clients refuse it");
+    else
+        SAY(trouble, "the certificate for TLS expires in %" PRId64 " days and %" PRId64 " hours",
+            hours / 24, hours % 24);
+    return ends_s != 0 && left_s <= TLS_ENDS_SOON_S;
+}
+
 /* Does the head of a line wait for too long? Who has held the lease since before it came, and has
  * written nothing, is as like as not hung. */
 static bool waits_too_long(struct engine *engine, const struct waiter *waiter, struct trouble *out)
@@ -204,6 +219,7 @@ const struct condition conditions[] = {
     {"snapshot_old", false, snapshot_is_old},
     {"guard_broken", false, guard_is_broken},
     {"log_lost", false, log_is_lost},
+    {"certificate_ends", false, certificate_ends},
 };
 const size_t conditions_count = sizeof conditions / sizeof *conditions;
 

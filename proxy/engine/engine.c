@@ -83,6 +83,7 @@ void engine_reconfigure(struct engine *engine, const struct engine_options *opti
     engine->options.user_limits = options->user_limits;
     engine->options.sql_limit_ms = options->sql_limit_ms;
     engine->options.replies_max = options->replies_max;
+    engine->options.certificate_ends_s = options->certificate_ends_s;
     atomic_store(&engine->replies.bytes_max, options->replies_max);
 }
 

@@ -81,6 +81,7 @@ struct engine_options {
     size_t strangers_bytes_max; /* of all that have not logged in (strangers.h); 0: the usual */
     size_t history_max;         /* grants, and refusals, that are remembered; at least 1 */
     const char *address;        /* "127.0.0.1:7379", for INFO; copied */
+    int64_t certificate_ends_s; /* of TLS, in seconds since 1970; 0: there is none */
     /* --lock-keys: valid patterns (lock_pattern.h), copied. */
     const char *const *lock_keys;
     size_t lock_keys_count;
@@ -107,7 +108,7 @@ struct acl *engine_acl(const struct engine *engine);
 void engine_run_aside(const struct engine *engine, struct engine_job *job);
 
 /* Take over the options that may change while it runs: unfenced_writes, the limits, sql_limit_ms,
- * replies_max. */
+ * replies_max, certificate_ends_s. */
 void engine_reconfigure(struct engine *engine, const struct engine_options *options);
 
 /* Read the engine's clock, in microseconds. Call it before store_collect, so that what the store

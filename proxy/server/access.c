@@ -4,7 +4,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
+#include "fence/base/clock.h"
 #include "fence/base/mem.h"
 #include "proxy/server/process.h"
 
@@ -67,6 +69,22 @@ struct tls_context *access_tls(const struct options *options, char why[ACCESS_WH
                       : strcmp(asked, "optional") == 0 ? TLS_CLIENTS_OPTIONAL
                                                        : TLS_CLIENTS_NO,
                       why);
+}
+
+void access_warn_of_end(const struct options *options, const struct tls_context *tls,
+                        const struct log *log)
+{
+    int64_t now_s = clock_wall_us(&clock_monotonic) / 1000000;
+    int64_t ends_s = tls != NULL ? tls_context_ends_s(tls) : INT64_MAX;
+    struct tm utc;
+
+    if (ends_s > now_s + TLS_ENDS_SOON_S)
+        return;
+    gmtime_r(&(time_t){ends_s}, &utc);
+    log_warn(log, "the certificate %s, or one behind it in that file, %s on %04d-%02d-%02d: %s",
+             options_text(options, OPTION_TLS_CERT), ends_s <= now_s ? "expired" : "expires",
+             utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday,
+             ends_s <= now_s ? "clients refuse it" : "put a new one there, and send SIGHUP");
 }
 
 enum tls_user access_tls_user(const struct options *options)

@@ -20,6 +20,9 @@ struct acl *access_users(const struct options *options, const struct log *log,
 /* Read the certificates for tls: addresses. The caller frees the context. NULL: `why` is one line.
  */
 struct tls_context *access_tls(const struct options *options, char why[ACCESS_WHY_SIZE]);
+/* Warn where the certificate is good no longer, or not for long. NULL is ignored. */
+void access_warn_of_end(const struct options *options, const struct tls_context *tls,
+                        const struct log *log);
 /* Return how certificates name users. */
 enum tls_user access_tls_user(const struct options *options);
 /* Return whether these users may be served at an address that other machines reach without a

@@ -144,6 +144,7 @@ static struct tls_context *read_tls(const struct daemon *daemon, const struct op
 static bool open_tls(struct daemon *daemon, char *why)
 {
     daemon->tls = read_tls(daemon, daemon->options, why);
+    access_warn_of_end(daemon->options, daemon->tls, daemon->log);
     if (daemon->tls != NULL)
         server_set_tls(daemon->server, tls_context_share(daemon->tls),
                        access_tls_user(daemon->options));
@@ -316,6 +317,7 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
         .sql_limit_ms = options_number(options, OPTION_SQL_TIME_LIMIT),
         .receipts_keep_ms = options_number(options, OPTION_RECEIPTS_KEEP) * 1000,
         .forget_ms = options_number(options, OPTION_FORGET_AFTER) * 1000,
+        .certificate_ends_s = daemon->tls != NULL ? tls_context_ends_s(daemon->tls) : 0,
         .address = server_address(daemon->server, 0),
         .lock_keys = options_all(options, OPTION_LOCK_KEYS),
         .lock_keys_count = options_count(options, OPTION_LOCK_KEYS),
@@ -543,6 +545,7 @@ static void take_tls(struct daemon *daemon, struct tls_context *tls)
         admin_set_tls(daemon->admin, tls, access_tls_user(daemon->options));
     log_info(daemon->log, "SIGHUP: new TLS connections get the certificate in %s as it is now",
              option(daemon, OPTION_TLS_CERT));
+    access_warn_of_end(daemon->options, tls, daemon->log);
 }
 
 static void reload(struct daemon *daemon)
@@ -744,11 +747,11 @@ static int daemon_run(struct options *options, struct log *log)
         start(daemon);
     } else {
         log_error(log, "%s", why);
+        if (log->file->fd != STDERR_FILENO) /* whoever starts it looks there first */
+            fprintf(stderr, "stockaded: %s\n", why);
         daemon->status = EXIT_FAILURE;
         end(daemon);
     }
-        if (log->file->fd != STDERR_FILENO) /* whoever starts it looks there first */
-            fprintf(stderr, "stockaded: %s\n", why);
     check(uv_run(&daemon->loop, UV_RUN_DEFAULT) == 0);
     int status = daemon->status;
     free_parts(daemon);

@@ -11,14 +11,16 @@ import resource
 import signal
 import socket
 import ssl
+import subprocess
 import threading
+import time
 
 import pytest
 import redis as redis_py
 
 from harness.certs import Certs
 from harness.library import StkError
-from harness.limits import HANG_SECONDS, patience, wait_until
+from harness.limits import BUILD, HANG_SECONDS, patience, wait_until
 from harness.programs import run, run_node
 from harness.resp import Client, Closed, encode
 from harness.rig import refusal
@@ -600,9 +602,31 @@ def test_a_certificate_that_cannot_be_read_leaves_the_old_one(rig, tmp_path, key
     daemon = tls_daemon(rig, certs, cert)
     cert.cert.write_text("no certificate")
     os.kill(daemon.pid, signal.SIGHUP)
-    wait_until(lambda: "live.pem cannot be used: no start line; what was in force stays in force"
-               in daemon.log(), "it is said")
+    wait_until(lambda: "live.pem cannot be used: there is no certificate in it; what was in force "
+               "stays in force" in daemon.log(), "it is said")
     connect(daemon, certs.client()).cycle(key)
+
+
+def test_a_certificate_that_ends_is_told_before_clients_refuse_it(rig, tmp_path):
+    certs = Certs(tmp_path / "certs")
+    cert = certs.server("live", days=3)
+    daemon = tls_daemon(rig, certs, cert)
+    assert f"certificate {cert.cert}, or one behind it in that file, expires on " in daemon.log()
+    assert "ready, but the certificate for TLS expires in " in daemon.get("/ready")[2]
+    certs.server("live", days=0)
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: "clients refuse it" in daemon.log(), "the log says that it expired")
+    assert daemon.get("/ready")[:3:2] == (
+        200, "ready, but the certificate for TLS has expired, and clients refuse it\n")
+    check = subprocess.run([BUILD / "stockaded", "--check", "--listen", "tls:127.0.0.1:0",
+                            "--admin", "off", "--tls-cert", cert.cert, "--tls-key", cert.key],
+                           capture_output=True, text=True, check=True, timeout=patience(20))
+    assert "expired on" in check.stderr and "in order" in check.stdout
+    certs.server("live")
+    daemon.signal(signal.SIGHUP)
+    wait_until(lambda: daemon.get("/ready")[2] == "ready\n", "the new one is good")
+    left = daemon.metric("tls_certificate_ends_seconds") - time.time()
+    assert 98 < left / 86400 < 100
 
 
 def test_the_end_of_the_daemon_is_said(daemon, certs):

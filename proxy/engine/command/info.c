@@ -74,6 +74,9 @@ static void own_gauges(struct engine *engine, struct gauges *gauges)
          history_refusals_count(engine->history), false},
         {"log_lines_lost", "Lines of the log that could not be written",
          log_lines_lost(engine->options.log), true},
+        {"tls_certificate_ends_seconds",
+         "When the certificate for TLS ends, in seconds since 1970; 0: there is none",
+         (uint64_t)engine->options.certificate_ends_s, false},
     };
 
     append_gauges(gauges, all, sizeof all / sizeof *all);

@@ -32,10 +32,10 @@ class Certs:
         self.folder = folder
         folder.mkdir(exist_ok=True)
         self.ca, self.ca_key = folder / "ca.pem", folder / "ca.key"
-        openssl("req", "-x509", *EC, "-subj", "/CN=CA", "-days", 9, "-out", self.ca, "-keyout",
+        openssl("req", "-x509", *EC, "-subj", "/CN=CA", "-days", 99, "-out", self.ca, "-keyout",
                 self.ca_key)
 
-    def issue(self, name, names=None, days=9):
+    def issue(self, name, names=None, days=99):
         """A certificate whose common name is `name`; `names` are its other names."""
         made = Cert(self.folder / f"{name}.pem", self.folder / f"{name}.key")
         request, more = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
@@ -45,8 +45,8 @@ class Certs:
                 days, "-extfile", more, "-out", made.cert)
         return made
 
-    def server(self, name="server"):
-        return self.issue(name, "DNS:localhost,IP:127.0.0.1,IP:::1")
+    def server(self, name="server", days=99):
+        return self.issue(name, "DNS:localhost,IP:127.0.0.1,IP:::1", days)
 
     def client(self, cert=None):
         context = ssl.create_default_context(cafile=self.ca)

@@ -217,6 +217,28 @@ RIG_TEST(a_client_refuses_a_server_that_is_not_the_one)
     cert_free(&stranger);
 }
 
+static void assert_ends_in(const struct rig *rig, double days)
+{
+    double left_s = difftime((time_t)tls_context_ends_s(rig->at_server), time(NULL));
+
+    assert_true(left_s > (days - 0.5) * 86400 && left_s < (days + 0.5) * 86400);
+}
+
+RIG_TEST(the_first_end_of_the_certificates_that_are_shown_is_told)
+{
+    make_contexts(rig, TLS_CLIENTS_NO, NULL);
+    assert_ends_in(rig, 9);
+    assert_int_equal(tls_context_ends_s(rig->at_client), 0);
+    struct cert behind =
+        cert_make(&(struct cert_wanted){.common_name = "X", .days = 2, .ca = true});
+    FILE *file = fopen(rig->server, "a");
+    assert_int_equal(PEM_write_X509(file, behind.x509), 1);
+    fclose(file);
+    make_contexts(rig, TLS_CLIENTS_NO, NULL);
+    assert_ends_in(rig, 2);
+    cert_free(&behind);
+}
+
 RIG_TEST(a_server_asks_for_certificates_as_it_was_told)
 {
     char name[64];
@@ -353,7 +375,7 @@ RIG_TEST(files_that_cannot_be_used_are_named)
     } rows[] = {
         {{0}, {"TLS needs a certificate", ""}},
         {{.cert = missing}, {"certificate", "missing.pem cannot be used: No such file"}},
-        {{.cert = text}, {"certificate", "text.pem cannot be used: no start line"}},
+        {{.cert = text}, {"certificate", "text.pem cannot be used: there is no certificate in it"}},
         {{.cert = rig->ca}, {"key", "ca.pem cannot be used: there is no private key"}},
         {{.cert = rig->server, .key = missing}, {"key", "missing.pem cannot be used: No such"}},
         {{.cert = rig->server, .key = rig->client}, {"key", "it belongs to another certificate"}},

@@ -96,6 +96,8 @@ static bool set_scene(struct engine *engine, const char *name)
         says.oldest_snapshot_s = 301;
     } else if (strcmp(name, "guard_broken") == 0) {
         says.guard[0] = 'x';
+    } else if (strcmp(name, "certificate_ends") == 0) {
+        engine->options.certificate_ends_s = 1;
     } else if (strcmp(name, "releases_owed") == 0) {
         list_append(&engine->owed, &owed);
     } else {
@@ -119,6 +121,7 @@ WORLD_TEST(each_condition_alone_is_told_and_says_whether_leases_can_be_granted)
         engine->options.store = &store;
         engine->options.provider = &provider;
         engine->options.audit = (struct audit){.note = note, .state = audit_state};
+        engine->options.certificate_ends_s = 0;
         list_init(&owed);
         conditions_look(engine);
         memset(engine->lately, 0, sizeof engine->lately);
