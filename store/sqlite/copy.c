@@ -64,7 +64,9 @@ bool copy_name_is_free(const char *path, bool replace, char *why, size_t why_siz
     if (lstat(path, &status) != 0 || (replace && S_ISREG(status.st_mode)))
         return true;
     snprintf(why, why_size,
-             S_ISREG(status.st_mode) ? "%s is there already" : "%s is no ordinary file", path);
+             S_ISREG(status.st_mode) ? "%s is there already; --force replaces it"
+                                     : "%s is no ordinary file",
+             path);
     return false;
 }
 

@@ -341,7 +341,9 @@ enum stk_error guards_check(struct transaction *txn, enum guards_news news)
     }
     bool foreign = news == GUARDS_FOREIGN && guards->version != 0 && version != guards->version;
     if (foreign)
-        log_warn(guards->log, "store %s: another program has changed the schema", guards->path);
+        log_warn(guards->log,
+                 "store %s: another program has changed the schema (stockade restore does)",
+                 guards->path);
     report(guards, list, count, foreign);
     list_free(guards->list, guards->count);
     guards->list = list;

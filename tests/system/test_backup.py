@@ -182,7 +182,7 @@ def test_a_disk_that_fails_is_told_and_leaves_the_older_backup_alone(rig, mainte
 def test_a_file_that_is_there_is_replaced_only_when_told_to(maintenance, client, copy):
     client("SET", "k", "v")
     copy.write_text("precious")
-    maintenance.refuse("backup", copy, said=f"{copy} is there already")
+    maintenance.refuse("backup", copy, said=f"{copy} is there already; --force replaces it")
     assert copy.read_text() == "precious"
     maintenance.do("backup", copy, "--force")
     assert value(copy, "k") == "v"

@@ -228,7 +228,7 @@ def test_a_password_and_a_unix_socket(rig, key):
 
 
 @pytest.mark.parametrize("options", [{"ttl": 0.001}, {"ttl": 90000}, {"ttl": float("nan")},
-                                     {"wait": -1}])
+                                     {"wait": -1}, {"ttl": "30"}, {"wait": None}])
 def test_times_that_make_no_sense_are_refused(shop, options):
     with pytest.raises(stockade.Misuse):
         shop.lease("r", **options)

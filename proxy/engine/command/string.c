@@ -77,7 +77,8 @@ enum stk_error string_mget(struct exec *exec)
 }
 
 #define SET_EXPIRES_ERROR                                                                          \
-    "values do not expire here: SET takes NX, XX and GET; for a lock: ACQUIRE key ttl_ms"
+    "values do not expire here: SET takes NX, XX and GET; for a lock: ACQUIRE key ttl_ms, or a "   \
+    "key that --lock-keys names"
 
 /* Is it a SET with an expiry, the usual recipe for a lock? */
 static bool expires(const struct bytes *argv, size_t argc)

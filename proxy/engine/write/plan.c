@@ -186,8 +186,9 @@ static bool take_inner_step(struct request *request, size_t at, struct step *ste
     const struct command *command = command_find(&request->engine->index, name);
 
     if (command == NULL)
-        return plan_refuse(request, STK_ERR, "%s: unknown command '%.*s'", request->command->name,
-                           BYTES_CUT(name, 64));
+        return plan_refuse(request, STK_ERR, "%s: unknown command '%.*s' behind '%.*s'",
+                           request->command->name, BYTES_CUT(name, 64),
+                           BYTES_CUT(request->argv[at - 1], 64));
     if (!words_fit(command, request->argc - at)) {
         request_reply_misfit(request, command, request->argc - at);
         request->plan.refused = true;

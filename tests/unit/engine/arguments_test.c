@@ -40,7 +40,7 @@ static const char *const wrong[][2] = {
     {"FENCED 0 GET k", "-ERR a token is a number from 1 to 9007199254740991\r\n"},
     {"FENCED 1 ID i", "-ERR wrong number of arguments for 'fenced' command\r\n"},
     {"FENCED 1 ID i GET", "-ERR wrong number of arguments for 'get' command\r\n"},
-    {"FENCED 1 NOSUCH k", "-ERR FENCED: unknown command 'NOSUCH'\r\n"},
+    {"FENCED 1 NOSUCH k", "-ERR FENCED: unknown command 'NOSUCH' behind '1'\r\n"},
     {"FENCED 1 PING k", "-ERR FENCED takes a command on a key, not PING\r\n"},
     {"FENCED 1 SQL select", "-ERR FENCED takes a command on a key, not SQL: use FENCEDALL\r\n"},
     {"FENCED 1 MSET a 1 b 2", "-ERR MSET takes one key here"},

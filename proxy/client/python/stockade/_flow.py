@@ -52,8 +52,12 @@ def new_id() -> str:
 
 
 def milliseconds(seconds: float, what: str, least: int) -> int:
-    if not 0 <= seconds <= TTL_MS_MAX / 1000 or round(seconds * 1000) < least:
-        raise Misuse(f"{what} is {least / 1000:g} to {TTL_MS_MAX // 1000} seconds, not {seconds}")
+    try:
+        fits = 0 <= seconds <= TTL_MS_MAX / 1000 and round(seconds * 1000) >= least
+    except TypeError:  # "30", None
+        fits = False
+    if not fits:
+        raise Misuse(f"{what} is {least / 1000:g} to {TTL_MS_MAX // 1000} seconds, not {seconds!r}")
     return round(seconds * 1000)
 
 
