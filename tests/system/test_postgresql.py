@@ -383,7 +383,7 @@ def test_a_database_that_is_away_is_told_and_found_again(rig):
     assert client.fenced(token, "SET", "sku:1", "3") == "OK"
 
 
-def test_a_database_that_is_away_is_told_though_nobody_asks_for_anything(rig):
+def test_a_database_that_has_gone_is_told_though_nobody_asks(rig):
     """A balancer asks /ready, and would send all clients to a daemon that refuses them."""
     own = Postgres(rig)
     daemon = rig.daemon(store=own.database().uri)

@@ -143,6 +143,7 @@ static void on_seen(struct lease_view *view)
 {
     struct show *show = list_entry(view, struct show, view);
     struct request *request = show->request;
+    struct engine *engine = request->engine;
 
     request->op.error = view->error == STK_STORE ? STK_STORE : STK_OK;
     request->op.why = view->op.why;
@@ -160,8 +161,8 @@ static void on_seen(struct lease_view *view)
         reply_lease(show);
     /* Who asks for its own token takes it to another database, which checks it: no daemon sees
      * that. */
-    if (show->owner.len > 0 && is_of(view, show->owner))
-        held_presented(request->engine, view->resource, view->record.token);
+    if (engine->on_presented != NULL && show->owner.len > 0 && is_of(view, show->owner))
+        engine->on_presented(engine, view->resource, view->record.token);
     request_finish(request);
 }
 
