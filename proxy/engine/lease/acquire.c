@@ -795,8 +795,7 @@ static void end_unrecorded(struct acquire *acquire)
         acquire->engine->counters.store_errors += error == STK_STORE;
         fail(acquire, error, NULL);
     } else {
-        fail(acquire, STK_LEASEDOWN,
-             "it keeps minting tokens that were used already");
+        fail(acquire, STK_LEASEDOWN, "it keeps minting tokens that were used already");
     }
 }
 
