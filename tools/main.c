@@ -12,6 +12,7 @@
 #include "fence/base/nearest.h"
 #include "proxy/server/environment.h"
 #include "tools/cli.h"
+#include "tools/options.h"
 #include "tools/signals.h"
 #include "tools/term.h"
 
@@ -91,23 +92,29 @@ static int wrong_usage(const char *what, const char *why)
 /* Suggest what argv[0..] may have been meant to be: "demo" needs a second word. */
 static int unknown_command(int argc, char **argv)
 {
-    struct nearest nearest = nearest_to(bytes_of(argv[0]));
-    char said[200];
+    const char *grouped = NULL;
+    char said[200], why[100];
 
     (void)snprintf(said, sizeof said, "%s%s%s", argv[0], argc > 1 ? " " : "",
                    argc > 1 ? argv[1] : "");
+    struct nearest one = nearest_to(bytes_of(argv[0])), both = nearest_to(bytes_of(said));
     for (int i = 0; i < COMMANDS; i++) {
         size_t first = strcspn(commands[i].name, " ");
-        if (strlen(argv[0]) == first && strncmp(argv[0], commands[i].name, first) == 0) {
-            (void)snprintf(said + strlen(said), sizeof said - strlen(said),
-                           " is not a command, but `%s` is", commands[i].name);
-            return wrong_usage(said, "");
+        if (grouped == NULL && strlen(argv[0]) == first &&
+            strncmp(argv[0], commands[i].name, first) == 0) {
+            grouped = commands[i].name;
         }
-        nearest_offer(&nearest, commands[i].name);
+        nearest_offer(&one, commands[i].name);
+        nearest_offer(&both, commands[i].name);
     }
-    if (nearest.word != NULL) {
-        (void)snprintf(said, sizeof said, " is not a command; did you mean %s?", nearest.word);
-        return wrong_usage(argv[0], said);
+    const char *meant = grouped == NULL ? one.word : argc > 1 ? both.word : NULL;
+    if (meant != NULL) {
+        (void)snprintf(why, sizeof why, " is not a command; did you mean %s?", meant);
+        return wrong_usage(grouped != NULL ? said : argv[0], why);
+    }
+    if (grouped != NULL) {
+        (void)snprintf(why, sizeof why, " is not a command, but `%s` is", grouped);
+        return wrong_usage(said, why);
     }
     return wrong_usage(said, " is not a command");
 }
@@ -201,6 +208,17 @@ static int close_output(int code)
 enum { GO_ON = -1 };
 
 /* Read the options behind argv[0], up to the next word, where optind is then. `group`: the word is
+static int unknown_option(const struct option *longs, const char *word)
+{
+    struct nearest nearest = options_nearest(longs, word);
+    char said[100];
+
+    (void)snprintf(said, sizeof said, " is not an option%s%s%s",
+                   nearest.word != NULL ? "; did you mean --" : "",
+                   nearest.word != NULL ? nearest.word : "", nearest.word != NULL ? "?" : "");
+    return wrong_usage(word, said);
+}
+
  * that of several commands; else NULL. Return GO_ON, or the exit code. */
 static int read_options(struct cli *cli, const char *group, int argc, char **argv)
 {
@@ -227,7 +245,7 @@ static int read_options(struct cli *cli, const char *group, int argc, char **arg
             return CLI_OK;
         case 'V': printf("stockade " STOCKADE_VERSION "\n"); return CLI_OK;
         case ':': return wrong_usage(argv[optind - 1], " needs a value");
-        default: return wrong_usage(argv[optind - 1], " is not an option");
+        default: return unknown_option(longs, argv[optind - 1]);
         }
     return GO_ON;
 }

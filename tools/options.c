@@ -10,7 +10,7 @@
 
 #include "fence/base/bytes.h"
 #include "fence/base/check.h"
-#include "fence/base/nearest.h"
+#include "fence/base/uri.h"
 #include "tools/cli.h"
 #include "tools/term.h"
 
@@ -152,18 +152,27 @@ static const char *unknown_word(int argc, char **argv)
     return is_whole || optind >= argc ? last : argv[optind];
 }
 
-/* Say that a word is no option, and what may have been meant. */
-static enum options_result refuse_unknown(const struct option_table *table, void *settings,
-                                          const char *word)
+struct nearest options_nearest(const struct option *longs, const char *word)
 {
-    struct nearest nearest = nearest_to((struct bytes){word + 2, strcspn(word + 2, "=")});
+    const char *name = uri_after(word, "--");
+    struct nearest nearest =
+        nearest_to(name != NULL ? (struct bytes){name, strcspn(name, "=")} : bytes_of(""));
+
+    for (; longs->name != NULL; longs++)
+        nearest_offer(&nearest, longs->name);
+    return nearest;
+}
+
+/* Say that a word is no option, and what of `longs` may have been meant. */
+static enum options_result refuse_unknown(const struct option_table *table, void *settings,
+                                          const struct option *longs, const char *word)
+{
+    struct nearest nearest = options_nearest(longs, word);
     struct buf why = {0};
     const char **field;
 
     buf_append_text(&why, " is not an option here");
     if (strncmp(word, "--", 2) == 0) {
-        for (size_t i = 0; i < table->count; i++)
-            nearest_offer(&nearest, table->rows[i].name);
         if (nearest.word != NULL && nearest.slips > 0) {
             buf_printf(&why, "; did you mean --%s?", nearest.word);
         } else if (nearest.word != NULL && strchr(word, '=') != NULL) {
@@ -231,7 +240,7 @@ enum options_result options_parse(const struct option_table *table, void *settin
             if (!operand_take(table, settings, optarg))
                 return refuse_extra(table, optarg);
             break;
-        case '?': return refuse_unknown(table, settings, unknown_word(argc, argv));
+        case '?': return refuse_unknown(table, settings, longs, unknown_word(argc, argv));
         case ':': return options_wrong(table, argv[optind - 1], " needs a value");
         default:
             row = &table->rows[got - ROW_FIRST];

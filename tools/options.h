@@ -8,9 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fence/base/nearest.h"
 #include "tools/failure.h"
 
 struct cli;
+struct option; /* getopt's */
 
 enum option_kind {
     OPTION_FLAG,   /* bool; takes no value */
@@ -58,6 +60,10 @@ enum options_result { OPTIONS_RUN, OPTIONS_HELPED, OPTIONS_WRONG };
  * asked for and printed. OPTIONS_WRONG: the reason was printed on stderr. */
 enum options_result options_parse(const struct option_table *table, void *settings, struct cli *cli,
                                   int argc, char **argv);
+
+/* Which of getopt's `longs` may have been meant by `word`, as --tokne or --tokne=1? Without slips:
+ * that one, and its value is wrong. Of any other word nothing is said. */
+struct nearest options_nearest(const struct option *longs, const char *word);
 
 /* Read "200", "200ms", "30s", "5m" or "24h" as milliseconds; false for anything else. */
 bool options_ms(const char *text, int64_t *ms);

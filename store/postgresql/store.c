@@ -30,6 +30,7 @@
 #include "fence/base/check.h"
 #include "fence/base/file.h"
 #include "fence/base/mem.h"
+#include "fence/base/nearest.h"
 #include "store/open.h"
 #include "store/postgresql/own_txn.h"
 #include "store/postgresql/reader.h"
@@ -220,15 +221,32 @@ static bool start_workers(struct pg_store *store, const struct store_options *op
     return worker_start(slow) && started;
 }
 
+/* " (did you mean NAME?)", for the name that libpq's complaint has between quotes. */
+static const char *hint_at_name(const struct libpq *pq, const char *error,
+                                char hint[NEAREST_HINT_MAX])
+{
+    const char *name = error + strcspn(error, "\"");
+    size_t len = *name != '\0' ? strcspn(name + 1, "\"") : 0;
+    struct nearest nearest = nearest_to((struct bytes){name + 1, len});
+    PQconninfoOption *all = pq->PQconninfoParse("", NULL);
+
+    for (const PQconninfoOption *at = all; at != NULL && at->keyword != NULL; at++)
+        nearest_offer(&nearest, at->keyword);
+    nearest_hint(&nearest, hint);
+    pq->PQconninfoFree(all);
+    return hint;
+}
+
 /* Say what is wrong with a URI. libpq's complaints may repeat a password; only those about names of
  * options are passed on. */
-static void complain(const char *error, char *why, size_t why_size)
+static void complain(const struct libpq *pq, const char *error, char *why, size_t why_size)
 {
     static const char named[] = "invalid URI query parameter";
     size_t len = error != NULL ? strcspn(error, "\n") : 0;
+    char hint[NEAREST_HINT_MAX];
 
     if (error != NULL && strncmp(error, named, sizeof named - 1) == 0)
-        text_print(why, why_size, "%.*s", (int)len, error);
+        text_print(why, why_size, "%.*s%s", (int)len, error, hint_at_name(pq, error, hint));
     else
         text_print(why, why_size,
                    "expected postgresql://[user[:password]@][host][:port][,...][/database]"
@@ -266,7 +284,7 @@ bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
         return false;
     PQconninfoOption *options = pq.PQconninfoParse(uri, &error);
     if (options == NULL)
-        complain(error, why, why_size);
+        complain(&pq, error, why, why_size);
     bool valid = options != NULL && files_are_ordinary(options, why, why_size);
     pq.PQconninfoFree(options);
     pq.PQfreemem(error);

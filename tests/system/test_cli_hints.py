@@ -96,6 +96,28 @@ ROWS = {
         r"postgresql://\*\*\*@127.0.0.1:1/shop: connection .* failed: Connection refused"),
     "an option with a slip": (
         (*CLIENT, "set", "k", "5", "--tokne", "1"), 2, r"did you mean --token\?"),
+    "an option that every command has, with a slip": (
+        (*CLIENT, "get", "k", "--pasword-file", "f"), 2, r"did you mean --password-file\?"),
+    "the same before the command": (
+        ("{build}/stockade", "--pasword-file", "f", "get", "k"), 2,
+        r"--pasword-file is not an option; did you mean --password-file\?"),
+    "a command in capitals": (
+        ("{build}/stockade", "GET", "k"), 2, r"GET is not a command; did you mean get\?"),
+    "a second word with a slip": (
+        ("{build}/stockade", "guard", "lst"), 2,
+        r"guard lst is not a command; did you mean guard list\?"),
+    "a second word like none": (
+        ("{build}/stockade", "guard", "frobnicate"), 2,
+        "guard frobnicate is not a command, but `guard create` is"),
+    "a command like none": (
+        ("{build}/stockade", "frobnicate"), 2,
+        "frobnicate is not a command; see stockade --help"),
+    "a database's URI with a slip in an option": (
+        (*DAEMON, "--store", "postgresql://127.0.0.1/shop?connect_tiemout=3"), 2,
+        r'"connect_tiemout" \(did you mean connect_timeout\?\)'),
+    "a daemon's URI with a slip in an option": (
+        ("{build}/stockade", "-u", "stockades://127.0.0.1?tls_cert_=x", "get", "k"), 2,
+        r'"tls_cert_" is unknown; did you mean tls_cert\?'),
     "a value for an option that takes none": (
         (*CLIENT, "get", "k", "--json=yes"), 2, "--json=yes has a value, and --json takes none"),
     "a guard in what is no store": (

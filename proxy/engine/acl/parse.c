@@ -73,8 +73,9 @@ struct choice {
     bool on, every;
     enum command_category category; /* of +@category */
     struct bytes command, subcommand;
-    bool found;    /* there is such a command */
-    bool needless; /* it needs no right, as MULTI */
+    struct nearest nearest; /* to the command */
+    bool found;             /* there is such a command */
+    bool needless;          /* it needs no right, as MULTI */
 };
 
 static void choose(void *context, size_t bit, enum command_category category,
@@ -87,6 +88,7 @@ static void choose(void *context, size_t bit, enum command_category category,
         if (choice->category != category)
             return;
     } else if (!choice->every) {
+        nearest_offer(&choice->nearest, command->name);
         if (!bytes_equal_nocase(choice->command, command->name))
             return;
         if (choice->subcommand.len > 0 &&
@@ -108,6 +110,7 @@ static bool take_right(struct parser *parser, struct bytes word)
 {
     struct choice choice = {.user = parser->user, .on = word.data[0] == '+'};
     struct bytes name = rest(word, 1);
+    char hint[NEAREST_HINT_MAX];
 
     if (begins(name, "@")) {
         name = rest(name, 1);
@@ -123,6 +126,7 @@ static bool take_right(struct parser *parser, struct bytes word)
     }
     const char *bar = memchr(name.data, '|', name.len);
     choice.command = name;
+    choice.nearest = nearest_to(bar == NULL ? name : BYTES_LITERAL(""));
     if (bar != NULL) {
         choice.command.len = (size_t)(bar - name.data);
         choice.subcommand = rest(name, choice.command.len + 1);
@@ -130,7 +134,8 @@ static bool take_right(struct parser *parser, struct bytes word)
     if (bar == NULL || choice.subcommand.len > 0)
         acl_each_right(parser->user, choose, &choice);
     if (!choice.found)
-        return wrong(parser, "there is no command '%.*s' here", BYTES_CUT(name, 64));
+        return wrong(parser, "there is no command '%.*s' here%s", BYTES_CUT(name, 64),
+                     nearest_hint(&choice.nearest, hint));
     if (choice.needless && !choice.on)
         return wrong(parser,
                      "'%.*s' needs no right of its own, so none can be taken: take those of the "

@@ -53,6 +53,29 @@ const struct subcommand *subcommand_find(const struct command *command, struct b
     return NULL;
 }
 
+const char *command_hint(const struct command_index *index, struct bytes name,
+                         char out[NEAREST_HINT_MAX])
+{
+    struct nearest nearest = nearest_to(name);
+
+    for (size_t i = 0; i < index->count; i++)
+        nearest_offer(&nearest, index->all[i].name);
+    return nearest_hint(&nearest, out);
+}
+
+const char *subcommand_hint(const struct command *command, struct bytes word,
+                            char out[NEAREST_HINT_MAX])
+{
+    struct nearest nearest = nearest_to(word);
+
+    for (const struct subcommand *at = command->subcommands; at != NULL && at->name != NULL; at++)
+        nearest_offer(&nearest, strchr(at->name, '|') + 1);
+    nearest_hint(&nearest, out);
+    for (char *c = strchr(out, '?'); c != NULL && c[-1] != ' '; c--)
+        c[-1] = plain_upper(c[-1]);
+    return out;
+}
+
 struct key_places command_keys(const struct command *command, const struct bytes *argv, size_t argc)
 {
     struct key_places places = {(size_t)command->key_first, argc, (size_t)command->key_step};

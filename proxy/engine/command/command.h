@@ -10,6 +10,7 @@
 
 #include "fence/base/bytes.h"
 #include "fence/base/err.h"
+#include "fence/base/nearest.h"
 #include "proxy/engine/command/deed.h"
 
 struct acl_user;
@@ -135,6 +136,12 @@ void command_index_fill(struct command_index *index, const struct command *all, 
 const struct command *command_find(const struct command_index *index, struct bytes name);
 /* The one that the second word names. NULL: none. */
 const struct subcommand *subcommand_find(const struct command *command, struct bytes word);
+/* Where there is none of that name: " (did you mean NAME?)" behind the error, or "". Returns `out`.
+ */
+const char *command_hint(const struct command_index *index, struct bytes name,
+                         char out[NEAREST_HINT_MAX]);
+const char *subcommand_hint(const struct command *command, struct bytes word,
+                            char out[NEAREST_HINT_MAX]);
 
 static inline enum command_category command_category(const struct command *command)
 {

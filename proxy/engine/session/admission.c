@@ -55,10 +55,11 @@ static struct buf *answer_next(struct session *session, const struct command *wh
     return &session->next->reply;
 }
 
-/* "ERR unknown command 'FOO', with args beginning with: 'a' 'b' " as Redis words it. */
+/* "ERR unknown command 'GTE', with args beginning with: 'a' 'b' " as Redis words it, and what may
+ * have been meant behind it. */
 static void reply_unknown(struct session *session, const struct bytes *argv, size_t argc)
 {
-    char text[200];
+    char text[200], hint[NEAREST_HINT_MAX];
     int len =
         snprintf(text, sizeof text,
                  "unknown command '%.*s', with args beginning with: ", BYTES_CUT(argv[0], 128));
@@ -68,7 +69,8 @@ static void reply_unknown(struct session *session, const struct bytes *argv, siz
                         argv[i].len < (size_t)room ? (int)argv[i].len : room, argv[i].data);
     }
     note_refused_command(session, &wrong_command);
-    resp_error(answer_next(session, &wrong_command), STK_ERR, "%s", text);
+    resp_error(answer_next(session, &wrong_command), STK_ERR, "%s%s", text,
+               command_hint(&session->engine->index, argv[0], hint));
 }
 
 static void reply_misfit(struct session *session, const struct command *command, size_t argc)

@@ -38,10 +38,12 @@ void request_fail_arity(struct request *request, const char *name)
 void request_start_subcommand(struct request *request)
 {
     const struct subcommand *subcommand = subcommand_find(request->command, request->argv[1]);
+    char hint[NEAREST_HINT_MAX];
 
     if (subcommand == NULL) {
-        request_fail(request, STK_ERR, "unknown subcommand '%.*s'. Try %s HELP.",
-                     BYTES_CUT(request->argv[1], 128), request->command->name);
+        request_fail(request, STK_ERR, "unknown subcommand '%.*s'. Try %s HELP.%s",
+                     BYTES_CUT(request->argv[1], 128), request->command->name,
+                     subcommand_hint(request->command, request->argv[1], hint));
         return;
     }
     request->session->last_command = subcommand->name;

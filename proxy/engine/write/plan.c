@@ -184,11 +184,13 @@ static bool take_inner_step(struct request *request, size_t at, struct step *ste
 {
     struct bytes name = request->argv[at];
     const struct command *command = command_find(&request->engine->index, name);
+    char hint[NEAREST_HINT_MAX];
 
     if (command == NULL)
-        return plan_refuse(request, STK_ERR, "%s: unknown command '%.*s' behind '%.*s'",
+        return plan_refuse(request, STK_ERR, "%s: unknown command '%.*s' behind '%.*s'%s",
                            request->command->name, BYTES_CUT(name, 64),
-                           BYTES_CUT(request->argv[at - 1], 64));
+                           BYTES_CUT(request->argv[at - 1], 64),
+                           command_hint(&request->engine->index, name, hint));
     if (!words_fit(command, request->argc - at)) {
         request_reply_misfit(request, command, request->argc - at);
         request->plan.refused = true;

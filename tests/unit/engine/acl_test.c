@@ -114,6 +114,7 @@ TEST(what_is_no_file_of_users_is_told)
     assert_wrong("\n\nuser a on\nuser a off\n", "line 4: user a is there already");
     assert_wrong("user a +@fast\n", "no category @fast");
     assert_wrong("user a +nosuch\n", "no command 'nosuch'");
+    assert_wrong("user a +aquire\n", "no command 'aquire' here (did you mean ACQUIRE?)");
     assert_wrong("user a +client|nosuch\n", "no command 'client|nosuch'");
     assert_wrong("user a +client|\n", "no command 'client|'");
     assert_wrong("user a -multi\n", "needs no right of its own");

@@ -41,6 +41,7 @@ static const char *const wrong[][2] = {
     {"FENCED 1 ID i", "-ERR wrong number of arguments for 'fenced' command\r\n"},
     {"FENCED 1 ID i GET", "-ERR wrong number of arguments for 'get' command\r\n"},
     {"FENCED 1 NOSUCH k", "-ERR FENCED: unknown command 'NOSUCH' behind '1'\r\n"},
+    {"FENCED 1 gte k", "-ERR FENCED: unknown command 'gte' behind '1' (did you mean GET?)\r\n"},
     {"FENCED 1 PING k", "-ERR FENCED takes a command on a key, not PING\r\n"},
     {"FENCED 1 SQL select", "-ERR FENCED takes a command on a key, not SQL: use FENCEDALL\r\n"},
     {"FENCED 1 MSET a 1 b 2", "-ERR MSET takes one key here"},
@@ -66,6 +67,9 @@ static const char *const wrong[][2] = {
     {"CONFIG SET maxmemory 1", "-ERR options are set where the daemon starts"},
     {"CONFIG GET", "-ERR wrong number of arguments for 'config|get' command\r\n"},
     {"CONFIG NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try CONFIG HELP.\r\n"},
+    {"CONFIG gett", "-ERR unknown subcommand 'gett'. Try CONFIG HELP. (did you mean GET?)\r\n"},
+    {"CLIENT stname x",
+     "-ERR unknown subcommand 'stname'. Try CLIENT HELP. (did you mean SETNAME?)\r\n"},
     {"CLIENT SETINFO colour red", "-ERR Unrecognized option 'colour'\r\n"},
     {"CLIENT SETINFO LIB-VER 'a b'", "-ERR lib-ver cannot contain spaces"},
     {"CLIENT SETINFO LIB-NAME 'a b'", "-ERR lib-name cannot contain spaces"},
@@ -77,6 +81,10 @@ static const char *const wrong[][2] = {
     {"CLIENT KILL ID 1 ADDR", "-ERR syntax error\r\n"},
     {"CLIENT KILL NAME x", "-ERR syntax error\r\n"},
     {"nosuchcommandwithanamelongerthanthirtytwobytes a", "-ERR unknown command 'nosuch"},
+    {"GTE", "-ERR unknown command 'GTE', with args beginning with:  (did you mean GET?)\r\n"},
+    {"acqire r 1",
+     "-ERR unknown command 'acqire', with args beginning with: 'r' '1'  (did you mean ACQUIRE?)"},
+    {"SADD s m", "-ERR unknown command 'SADD', with args beginning with: 's' 'm' \r\n"},
 };
 
 UNFENCED_TEST(wrong_arguments_are_told)
