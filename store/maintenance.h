@@ -12,7 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MAINTENANCE_WHY_MAX 1200 /* bytes; room for two paths or URIs of some length */
+#include "store/store.h"
+
+#define MAINTENANCE_WHY_MAX STORE_OPEN_WHY_MAX /* bytes */
 
 struct maintenance_watch {
     /* `doing` is a word or two; of `total` parts `done` are done, 0 of 0 where nobody knows. False:

@@ -47,6 +47,9 @@
 struct store_txn; /* txn.h */
 
 #define STORE_WHY_MAX 224 /* bytes of a reason, one line, its end included */
+/* The same of why a store cannot be opened: room for two paths, of which SQLite's have 512 bytes at
+ * most, and for what is wrong with them. */
+#define STORE_OPEN_WHY_MAX 1200
 
 /* A resource that an operation is likely to ask for, and there a field, or the receipt of an ID;
  * both may be empty. Borrowed. */

@@ -76,6 +76,10 @@ bool answer_connect(struct answer *answer, int *code)
         *code = CLI_USAGE;
         return false;
     }
+    if (!cli_finds_store(answer->cli, uri, &failure)) {
+        *code = answer_refuse(answer, CLI_FAILED, stk_error_code(STK_STORE), failure.text);
+        return false;
+    }
     enum stk_error error = stk_client_open(uri, ANSWER_LIMIT_MS, &answer->client);
     if (error != STK_OK)
         *code = answer_fail(answer, error);

@@ -210,8 +210,8 @@ static bool judge_chain(struct verdict *verdict, const struct part *parts, size_
     if (read) {
         const struct judgement *judgement = judge_end(judge);
         char unknown[320];
-        (void)snprintf(unknown, sizeof unknown, "%.200s: the store has never seen this chain",
-                       parts[0].name);
+        (void)snprintf(unknown, sizeof unknown, "%s: the store has never seen this chain",
+                       text_end(parts[0].name, 200));
         tell(verdict, judgement,
              judgement->broken                                  ? judgement->why
              : kept == NULL && verdict->settings->store != NULL ? unknown

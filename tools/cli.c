@@ -3,9 +3,11 @@
  * a file or in the environment; whatever reads the list of processes must not need to see it. */
 #include "tools/cli.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fence/base/bytes.h"
 #include "fence/base/file.h"
@@ -155,6 +157,20 @@ const char *cli_uri(struct cli *cli, struct failure *failure)
         return NULL;
     }
     return cli->full_uri.data;
+}
+
+bool cli_finds_store(const struct cli *cli, const char *uri, struct failure *failure)
+{
+    struct target target;
+    char why[256];
+    const char *path =
+        target_parse(uri, &target, why, sizeof why) ? uri_after(target.path, "sqlite:") : NULL;
+
+    if (!cli->looks || target.kind != TARGET_EMBEDDED || path == NULL || access(path, F_OK) == 0 ||
+        errno != ENOENT) {
+        return true;
+    }
+    return failure_set(failure, "there is no %s", path);
 }
 
 bool cli_server(struct cli *cli, struct client_uri *server, struct failure *failure)

@@ -29,6 +29,7 @@ enum cli_exit {
 struct cli {
     const char *uri;           /* -u; NULL: not given */
     bool uri_is_store;         /* `uri` was given as --store: for messages */
+    bool looks;                /* the command makes no store where there is none */
     const char *password_file; /* --password-file; NULL: not given */
     struct buf full_uri;       /* cli_uri's answer */
 };
@@ -39,6 +40,9 @@ struct cli {
 const char *cli_uri(struct cli *cli, struct failure *failure);
 /* The same for who talks to a daemon without the library. */
 bool cli_server(struct cli *cli, struct client_uri *server, struct failure *failure);
+/* Is there a store where `uri`, cli_uri's answer, names a file? A command that only looks asks this
+ * before it connects, since connecting would make one. */
+bool cli_finds_store(const struct cli *cli, const char *uri, struct failure *failure);
 /* Return the store that is meant where --store is not given, as a URI, and where that was said: -u,
  * STOCKADE_STORE, or STOCKADE_URI where that is a store's. NULL: nowhere. */
 const char *cli_store(struct cli *cli, const char **origin);
@@ -48,6 +52,7 @@ struct cli_command {
     const char *summary; /* one line in `stockade --help` */
     /* `argv[0]` is the last word of the name. Return what becomes of us (enum cli_exit). */
     int (*run)(struct cli *cli, int argc, char **argv);
+    bool looks; /* at a store, or changes only what is there: it makes none */
 };
 
 int audit_verify_run(struct cli *cli, int argc, char **argv);

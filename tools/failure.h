@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 struct failure {
-    char text[480]; /* cut to fit; empty: nothing failed */
+    char text[1280]; /* cut to fit; empty: nothing failed */
 };
 
 /* Set the sentence. Always return false, so that a caller can return it. */

@@ -17,29 +17,29 @@
 #include "tools/term.h"
 
 static const struct cli_command commands[] = {
-    {"lock", "run a program while it holds a lease", lock_run},
-    {"get", "print what a key holds", get_run},
-    {"set", "write a key, under your token or a lease of its own", set_run},
-    {"take", "take from a number, if enough is left", take_run},
-    {"lease", "tell who holds a resource", lease_run},
-    {"revoke", "end a lease, whoever holds it", revoke_run},
-    {"leases", "list the leases", leases_run},
-    {"why", "tell who held a resource, who was refused and how late", why_run},
-    {"top", "watch leases, waiters and rates", top_run},
+    {"lock", "run a program while it holds a lease", lock_run, false},
+    {"get", "print what a key holds", get_run, true},
+    {"set", "write a key, under your token or a lease of its own", set_run, false},
+    {"take", "take from a number, if enough is left", take_run, false},
+    {"lease", "tell who holds a resource", lease_run, true},
+    {"revoke", "end a lease, whoever holds it", revoke_run, true},
+    {"leases", "list the leases", leases_run, true},
+    {"why", "tell who held a resource, who was refused and how late", why_run, true},
+    {"top", "watch leases, waiters and rates", top_run, true},
     {"demo oversell", "a flash sale: what locks let through, and what a checked token does not",
-     demo_oversell_run},
+     demo_oversell_run, false},
     {"demo basket", "orders over several articles: a basket is sold whole, and once",
-     demo_basket_run},
-    {"replay", "real order history as stock movements, audited SKU by SKU", replay_run},
-    {"backup", "copy a store into one file, while writes go on", backup_run},
-    {"restore", "put a backup in the store's place; every lease ends", restore_run},
-    {"check", "look for damage in a store", check_run},
-    {"move", "move a store to another place, from SQLite to PostgreSQL or back", move_run},
+     demo_basket_run, false},
+    {"replay", "real order history as stock movements, audited SKU by SKU", replay_run, false},
+    {"backup", "copy a store into one file, while writes go on", backup_run, true},
+    {"restore", "put a backup in the store's place; every lease ends", restore_run, false},
+    {"check", "look for damage in a store", check_run, true},
+    {"move", "move a store to another place, from SQLite to PostgreSQL or back", move_run, false},
     {"guard create", "let rows of a table change only under their resource's token",
-     guard_create_run},
-    {"guard drop", "take the guard off a table", guard_drop_run},
-    {"guard list", "list guarded tables, and whether their guards are whole", guard_list_run},
-    {"audit verify", "tell whether an audit was changed or cut", audit_verify_run},
+     guard_create_run, true},
+    {"guard drop", "take the guard off a table", guard_drop_run, true},
+    {"guard list", "list guarded tables, and whether their guards are whole", guard_list_run, true},
+    {"audit verify", "tell whether an audit was changed or cut", audit_verify_run, true},
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -172,6 +172,7 @@ static int run_command(struct cli *cli, int argc, char **argv)
     const struct cli_command *command = find_command(argc, argv, &words);
     if (command == NULL)
         return unknown_command(argc, argv);
+    cli->looks = command->looks;
     return command->run(cli, argc - words + 1, argv + words - 1);
 }
 
@@ -207,7 +208,6 @@ static int close_output(int code)
 
 enum { GO_ON = -1 };
 
-/* Read the options behind argv[0], up to the next word, where optind is then. `group`: the word is
 static int unknown_option(const struct option *longs, const char *word)
 {
     struct nearest nearest = options_nearest(longs, word);
@@ -219,6 +219,7 @@ static int unknown_option(const struct option *longs, const char *word)
     return wrong_usage(word, said);
 }
 
+/* Read the options behind argv[0], up to the next word, where optind is then. `group`: the word is
  * that of several commands; else NULL. Return GO_ON, or the exit code. */
 static int read_options(struct cli *cli, const char *group, int argc, char **argv)
 {

@@ -178,3 +178,10 @@ void text_print(char *out, size_t size, const char *format, ...)
     vsnprintf(out, size, format, args);
     va_end(args);
 }
+
+const char *text_end(const char *text, size_t max)
+{
+    size_t len = strlen(text);
+
+    return len > max ? text + len - max : text;
+}

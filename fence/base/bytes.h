@@ -70,5 +70,8 @@ void bytes_to_hex(struct bytes bytes, char *out);
 /* As snprintf, for texts that people read: what does not fit is cut, and nobody has to know. */
 void text_print(char *out, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The text, or its last `max` bytes: where a message has no room for a whole path, its end tells
+ * most. */
+const char *text_end(const char *text, size_t max);
 
 #endif

@@ -38,8 +38,8 @@ enum stage { OPENING, FAILED, RUNNING, STOPPING };
 
 struct embedded {
     pthread_t thread;
-    const struct target *target; /* while opening */
-    char why[512];               /* FAILED */
+    const struct target *target;  /* while opening */
+    char why[STORE_OPEN_WHY_MAX]; /* FAILED */
 
     /* The thread's. */
     uv_loop_t loop;

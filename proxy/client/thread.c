@@ -14,9 +14,10 @@
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
 #include "proxy/client/stockade.h"
+#include "store/store.h"
 
 static _Thread_local struct {
-    char message[512];
+    char message[STORE_OPEN_WHY_MAX];
     char id[ID_MAX + 1], next_id[ID_MAX + 1];
     int cancel_fd;           /* one more than the descriptor: at first there is none */
     struct thread_mark mark; /* tid 0: not read yet */

@@ -11,7 +11,7 @@
 #include "proxy/engine/engine.h"
 #include "proxy/server/options.h"
 
-enum { ACCESS_WHY_SIZE = 512 };
+enum { ACCESS_WHY_SIZE = STORE_OPEN_WHY_MAX };
 
 /* Return who may do what: as the file of users says, with the one password, or everybody. The
  * caller drops it. NULL: `why` is one line. */

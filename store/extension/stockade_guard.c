@@ -76,9 +76,9 @@ static bool was_served(sqlite3_context *call, sqlite3 *db, const char *schema, c
     if (names_get(note, &noted) > 0 ? names_are_one(&noted, &now) : strcmp(note, NAMES_COPY) != 0)
         return true;
     sqlite3_snprintf(sizeof why, why,
-                     "%.160s is a copy that no stockaded has opened: let one open it, which ends "
+                     "%s is a copy that no stockaded has opened: let one open it, which ends "
                      "the leases that are in it",
-                     path);
+                     text_end(path, 160));
     sqlite3_result_error(call, why, -1);
     return false;
 }

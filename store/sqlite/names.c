@@ -5,6 +5,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "fence/base/bytes.h"
+
+enum { EXPLAIN_ROOM = 144 }; /* of names_explain, for all but the path */
+
 bool names_are_several(const struct stat *status)
 {
     return S_ISREG(status->st_mode) && status->st_nlink > 1;
@@ -13,9 +17,10 @@ bool names_are_several(const struct stat *status)
 void names_explain(const char *path, const struct stat *status, char *why, size_t why_size)
 {
     snprintf(why, why_size,
-             "%.300s has %llu names (hard links), and would have a log for each; remove all but "
-             "one: find / -xdev -inum %llu",
-             path, (unsigned long long)status->st_nlink, (unsigned long long)status->st_ino);
+             "%s has %llu names (hard links), and would have a log for each; remove all but one: "
+             "find / -xdev -inum %llu",
+             text_end(path, why_size - EXPLAIN_ROOM), (unsigned long long)status->st_nlink,
+             (unsigned long long)status->st_ino);
 }
 
 bool names_identify(const char *path, struct names_file *file)

@@ -11,7 +11,7 @@
 
 /* Is it a file with hard links? */
 bool names_are_several(const struct stat *status);
-/* Say so in one line, and what to do. */
+/* Say so in one line of more than 144 bytes, and what to do. */
 void names_explain(const char *path, const struct stat *status, char *why, size_t why_size);
 
 /* Which file it is. A copy is another one, also at the same name; a file that was renamed is the

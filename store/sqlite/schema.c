@@ -315,7 +315,7 @@ bool schema_is_ours(sqlite3 *db, int64_t version, const char *path, char *why, s
     if (schema_compare(db, version, note_harm, &harm) != SQLITE_OK)
         return db_explain(db, path, why, why_size);
     if (harm.found)
-        text_print(why, why_size, "%.100s was changed by another program: %s", path, harm.why);
+        text_print(why, why_size, "%s was changed by another program: %s", path, harm.why);
     return !harm.found;
 }
 

@@ -338,6 +338,35 @@ def test_help_goes_to_stdout_and_exits_with_0(tool, command):
         assert all(str(code) in done.stdout for code in (2, 69, 75, 76, 126, 127))
 
 
+# What only looks at a store, or changes what is there; and what makes one where there is none, or
+# has none.
+LOOKS = {
+    "get": "-u {new} get k", "lease": "-u {new} lease k", "leases": "-u {new} leases",
+    "revoke": "-u {new} revoke k", "why": "-u {new} why k", "top": "-u {new} top --json",
+    "guard create": "guard create t c p: --store {new}", "guard drop": "guard drop t --store {new}",
+    "guard list": "guard list --store {new}", "check": "check --store {new}",
+    "backup": "backup {copy} --store {new}", "move": "move --from {new} --to sqlite:{copy}",
+    "audit verify": "audit verify {text} --store {new}"}
+MAKES = {"set", "take", "lock", "restore", "demo oversell", "demo basket", "replay"}
+
+
+def test_of_each_command_it_is_known_whether_it_makes_a_store(tool):
+    commands = tool.output("--help").split("\noptions")[0]
+    listed = re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", commands, re.M)
+    assert sorted(listed) == sorted([*LOOKS, *MAKES])
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_a_command_that_looks_at_a_store_makes_none(tool, rig, command):
+    text, copy = rig.folder / "text", rig.folder / "copy.db"
+    text.write_text("no audit\n")
+    words = LOOKS[command].format(new=f"sqlite:{rig.folder}/new.db", copy=copy, text=text).split()
+    done = tool.run(*words)
+    assert done.returncode == REFUSED and done.stdout == ""
+    assert f"there is no {rig.folder}/new.db" in done.stderr and done.stderr.count("\n") == 1
+    assert [path.name for path in rig.folder.glob("*.db*")] == []
+
+
 def test_the_version_is_told(tool):
     done = tool.run("--version")
     assert done.returncode == 0

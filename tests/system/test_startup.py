@@ -132,6 +132,41 @@ def test_no_room_on_the_disk_at_start_is_one_clear_line(rig):
     assert client.fenced(client.token("r"), "SET", "r", "v") == "OK"
 
 
+SQLITE_PATH_MAX = 504  # with its -journal it has 512 bytes
+
+
+def store_at(rig, length):
+    """A path of so many bytes, in a folder that is there."""
+    folder = rig.folder
+    while length - len(str(folder)) > 240:
+        folder /= "f" * 200
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / ("s" * (length - len(str(folder)) - 1))
+
+
+@pytest.mark.parametrize("length", [101, SQLITE_PATH_MAX - 1, SQLITE_PATH_MAX])
+def test_a_long_path_is_named_whole_and_what_to_do_behind_it(rig, length):
+    path = store_at(rig, max(length, len(str(rig.folder)) + 3))
+    daemon = rig.daemon(store=f"sqlite:{path}")
+    os.link(path, f"{path.parent}/other")
+    wait_until(lambda: re.search(r"remove all but one: find / -xdev -inum \d+;",
+                                 str(daemon.client().ask("ACQUIRE", "r", 1000))), "it is told")
+    daemon.close_clients()
+    daemon.stop()
+    assert re.search(rf"{path} has 2 names .* remove all but one: find / -xdev -inum \d+$",
+                     refusal(rig, store=f"sqlite:{path}"))
+    os.unlink(f"{path.parent}/other")
+    execute(path, "CREATE TRIGGER theirs AFTER INSERT ON stockade_resource BEGIN SELECT 1; END")
+    line = refusal(rig, store=f"sqlite:{path}")
+    assert f"{path} was changed by another program: the trigger theirs on stockade_resource " in line
+    assert line.endswith("remove it (DROP TRIGGER)"), line
+
+
+def test_a_path_that_is_too_long_for_sqlite_is_told(rig):
+    path = store_at(rig, SQLITE_PATH_MAX + 1)
+    assert str(path) in refusal(rig, store=f"sqlite:{path}")
+
+
 @pytest.mark.parametrize("option", ["listen", "admin"])
 def test_a_port_in_use_is_one_clear_line_that_names_it(rig, option):
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -449,7 +484,6 @@ MAKERS = {  # who makes a store in SQLite where there was none
     "daemon": lambda rig, tool, path: rig.daemon(store=f"sqlite:{path}"),
     "library": lambda rig, tool, path: tool.output("-u", f"sqlite:{path}", "set", "k", "1"),
     "lock": lambda rig, tool, path: tool.output("-u", f"sqlite:{path}", "lock", "k", "--", "true"),
-    "guard": lambda rig, tool, path: tool.output("guard", "list", "--store", f"sqlite:{path}"),
     "backup": lambda rig, tool, path: tool.output("backup", path, "--store", a_store(rig, tool)),
     "restore": lambda rig, tool, path: tool.output("restore", backup_of(a_store(rig, tool), tool),
                                                    "--store", f"sqlite:{path}"),

@@ -227,6 +227,10 @@ int top_run(struct cli *cli, int argc, char **argv)
         term_error("%s: %s; see %s --help", table.command, failure.text, table.command);
         return CLI_USAGE;
     }
+    if (!cli_finds_store(cli, uri, &failure)) {
+        term_error("%s: %s", table.command, failure.text);
+        return CLI_FAILED;
+    }
     top.answer = (struct answer){.command = table.command, .json = top.settings.json, .cli = cli};
     top.watch = (struct watch){.uri = uri, .match = top.settings.match, .sort = top.settings.sort};
     signals_open(&top.signals);

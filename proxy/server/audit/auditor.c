@@ -25,6 +25,7 @@ enum {
     UNSYNCED_MAX = 8 << 20,
     RETRY_MS = 500,
     WHY_SIZE = 320,
+    PATH_SHOWN = 180, /* of a path, in what is said of it: its end */
     NAME_SIZE = 4096,
     TEXTS = 4, /* of a note: user, address, resource, reason */
 };
@@ -288,8 +289,8 @@ static bool put(struct auditor *auditor, bool sync, char why[WHY_SIZE])
     int64_t now_ms = clock_now_ms(&clock_monotonic);
 
     if (!audit_file_write(auditor->file)) {
-        snprintf(why, WHY_SIZE, "%.200s cannot be written: %s", auditor->options.path,
-                 plain_errno(errno));
+        snprintf(why, WHY_SIZE, "%s cannot be written: %s",
+                 text_end(auditor->options.path, PATH_SHOWN), plain_errno(errno));
         return false;
     }
     if (!sync && now_ms - auditor->synced_ms < SYNC_MS &&
@@ -298,8 +299,8 @@ static bool put(struct auditor *auditor, bool sync, char why[WHY_SIZE])
     if (audit_file_is_synced(auditor->file))
         return true;
     if (!audit_file_sync(auditor->file)) {
-        snprintf(why, WHY_SIZE, "%.200s cannot be synced: %s", auditor->options.path,
-                 plain_errno(errno));
+        snprintf(why, WHY_SIZE, "%s cannot be synced: %s",
+                 text_end(auditor->options.path, PATH_SHOWN), plain_errno(errno));
         auditor->sync_failed = true;
         return false;
     }
@@ -339,7 +340,8 @@ static bool rotate(struct auditor *auditor)
         return false;
     }
     auditor->rotate_at = bytes_max;
-    text_print(text, sizeof text, "its lines up to %" PRIu64 " are in %.200s", head.lines, name);
+    text_print(text, sizeof text, "its lines up to %" PRIu64 " are in %s", head.lines,
+               text_end(name, PATH_SHOWN));
     say_head(auditor, text);
     return true;
 }
