@@ -45,8 +45,9 @@ void store_sqlite_uncounted(void);
  * owns the store and ends it with store_close. */
 struct store *store_sqlite_open(const struct store_options *options, char *why, size_t why_size);
 
-/* The same for a store in PostgreSQL: `path` is libpq's URI. NULL only where that is none: a
- * database that cannot be reached is tried again, and operations get STK_STORE until then. */
+/* The same for a store in PostgreSQL: `path` is libpq's URI. NULL: waiting does not mend why it
+ * cannot be used (no such role or database, no right, no store of ours). One that cannot be reached
+ * now is tried again, and operations get STK_STORE until then. */
 struct store *store_postgresql_open(const struct store_options *options, char *why,
                                     size_t why_size);
 bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size);

@@ -82,7 +82,9 @@ static bool store_is_stopped(struct engine *engine, struct trouble *trouble)
 
 static bool store_fails(struct engine *engine, struct trouble *trouble)
 {
-    SAY(trouble, "the store cannot be written to now");
+    SAY(trouble, "%s",
+        store_opening(engine->options.store) == 0 ? "the store has not been reached yet"
+                                                  : "the store cannot be written to now");
     return store_is(engine, STORE_FAILING, trouble);
 }
 

@@ -26,6 +26,7 @@
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
 #include "fence/base/plain.h"
+#include "proxy/engine/show/show.h"
 #include "proxy/host/host.h"
 #include "proxy/server/access.h"
 #include "proxy/server/admin.h"
@@ -41,6 +42,7 @@
 
 enum {
     DRAIN_MS = 10000,
+    STATUS_EVERY_MS = 1000,
     EXIT_USAGE = 2,
     EXIT_STORE_LOST = 70,
     WHY_SIZE = ACCESS_WHY_SIZE,
@@ -58,6 +60,8 @@ struct daemon {
     enum stage stage;
     bool signalled, shutdown_asked, ready;
     int status;        /* that the process ends with */
+    struct buf wrong;  /* as the service manager was told last */
+    uint64_t told_ms;  /* when that was looked at, by the loop's clock */
     struct acl *users; /* until the engine has them */
     size_t connections_max;
     struct tls_context *tls; /* NULL: there is no tls: address */
@@ -380,6 +384,19 @@ static bool open_parts(struct daemon *daemon, char *why)
     return open_admin(daemon, why) && server_open(daemon->server, daemon->engine, why, WHY_SIZE);
 }
 
+/* Tell the service manager what is wrong, as /ready does, where that has changed. */
+static void tell_wrong(struct daemon *daemon)
+{
+    struct buf wrong = {0}, told = daemon->wrong;
+
+    (void)show_ready(daemon->engine, &wrong);
+    daemon->told_ms = uv_now(&daemon->loop);
+    daemon->wrong = wrong;
+    if (!bytes_equal(buf_bytes(&wrong), buf_bytes(&told)))
+        service_status(buf_bytes(&wrong));
+    buf_free(&told);
+}
+
 /* Print the one line on stdout, and tell the service manager. */
 static void say_ready(struct daemon *daemon)
 {
@@ -387,11 +404,14 @@ static void say_ready(struct daemon *daemon)
 
     if (daemon->stage != RUNNING) /* it has been stopped meanwhile */
         return;
+    tell_wrong(daemon);
     printf("stockaded ready:");
     for (size_t i = 0; (address = server_address(daemon->server, i)) != NULL; i++)
         printf(" listen=%s", address);
     if (daemon->admin != NULL)
         printf(" admin=%s", admin_address(daemon->admin));
+    if (daemon->wrong.len > 0)
+        printf(" (but %.*s)", (int)daemon->wrong.len, daemon->wrong.data);
     printf("\n");
     fflush(stdout);
     daemon->ready = true;
@@ -456,6 +476,9 @@ static void on_turned(void *context)
     }
     if (daemon->auditing != NULL)
         auditing_turned(daemon->auditing);
+    if (daemon->ready && daemon->stage == RUNNING &&
+        uv_now(&daemon->loop) - daemon->told_ms >= STATUS_EVERY_MS)
+        tell_wrong(daemon);
     if (daemon->stage == DRAINING && engine_idle(daemon->engine) &&
         server_is_flushed(daemon->server))
         hang_up(daemon);
@@ -717,6 +740,7 @@ static void free_parts(struct daemon *daemon)
         close(daemon->inherited.admin);
     acl_drop(daemon->users);
     tls_context_free(daemon->tls);
+    buf_free(&daemon->wrong);
     free(daemon);
 }
 

@@ -21,6 +21,11 @@ void service_ready(void)
     (void)sd_notify(0, "READY=1");
 }
 
+void service_status(struct bytes wrong)
+{
+    (void)sd_notifyf(0, "STATUS=%.*s", (int)wrong.len, wrong.data != NULL ? wrong.data : "");
+}
+
 void service_reloading(void)
 {
     struct timespec now;

@@ -8,8 +8,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "fence/base/bytes.h"
+
 /* Say that clients are served from here on: at the start, and when a reload is over. */
 void service_ready(void);
+/* Say what is wrong while clients are served, in one line; empty: nothing any more. */
+void service_status(struct bytes wrong);
 /* Say that the options are being read again. */
 void service_reloading(void);
 /* Say that the daemon has begun to stop. */

@@ -109,6 +109,31 @@ static bool connect(struct pg_connection *connection)
     return opening != 0;
 }
 
+/* False: pg->why says why not, and who keeps us out. */
+static bool attempt(struct pg_connection *connection)
+{
+    struct pg *pg = &connection->pg;
+
+    connection->txn.differs = PG_SAME; /* from here on, pg->why says what is wrong */
+    if (connect(connection)) {
+        atomic_fetch_add(&connection->txn.shared->connections_made, 1);
+        return true;
+    }
+    if (connection->txn.begun) /* a rollback, too, finds out who keeps us out */
+        pg_roll_back(&connection->txn);
+    else if (kept_out_is_why(pg))
+        kept_out_explain(&connection->txn.shared->kept_out, pg, connection->txn.shared->log);
+    return false;
+}
+
+/* Until the next attempt. */
+static void give_up(struct pg_connection *connection)
+{
+    pg_connection_failed(connection);
+    pg_drop(&connection->pg);
+    connection->retry.again_ms = clock_now_ms(&clock_monotonic) + AGAIN_MS;
+}
+
 bool pg_connection_ready(struct pg_connection *connection)
 {
     struct pg *pg = &connection->pg;
@@ -125,18 +150,26 @@ bool pg_connection_ready(struct pg_connection *connection)
     if (now_ms < connection->retry.again_ms && made == connection->retry.made)
         return false;
     connection->retry.made = made;
-    connection->txn.differs = PG_SAME; /* from here on, pg->why says what is wrong */
-    if (connect(connection)) {
-        atomic_fetch_add(&connection->txn.shared->connections_made, 1);
+    if (attempt(connection))
+        return true;
+    give_up(connection);
+    return false;
+}
+
+bool pg_connection_open(struct pg_connection *connection, char *why, size_t why_size)
+{
+    struct pg *pg = &connection->pg;
+    char said[STORE_WHY_MAX];
+
+    if (attempt(connection))
+        return true;
+    text_print(said, sizeof said, "%s", pg->why);
+    const char *remedy = pg_remedy(pg);
+    if (remedy == NULL) {
+        give_up(connection);
         return true;
     }
-    if (connection->txn.begun) /* a rollback, too, finds out who keeps us out */
-        pg_roll_back(&connection->txn);
-    else if (kept_out_is_why(pg))
-        kept_out_explain(&connection->txn.shared->kept_out, pg, connection->txn.shared->log);
-    pg_connection_failed(connection);
-    pg_drop(pg);
-    connection->retry.again_ms = clock_now_ms(&clock_monotonic) + AGAIN_MS;
+    text_print(why, why_size, "the store: %s%s%s", said, *remedy != '\0' ? "; " : "", remedy);
     return false;
 }
 

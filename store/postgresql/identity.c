@@ -37,6 +37,7 @@ static bool is_open(struct pg *pg, const PGresult *result, int column)
     struct transfer_mark mark = {.part = (enum transfer_part)pg_value_int64(pg, result, 0, column)};
 
     pg_value_text(pg, result, 0, column + 1, mark.where, sizeof mark.where);
+    pg->lasts |= mark.part == TRANSFER_GONE;
     return !transfer_is_closed(&mark, "this store", pg->why, sizeof pg->why);
 }
 

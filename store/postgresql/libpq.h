@@ -14,6 +14,9 @@
     X(PQcmdStatus)                                                                                 \
     X(PQcmdTuples)                                                                                 \
     X(PQconnectdbParams)                                                                           \
+    X(PQconnectionNeedsPassword)                                                                   \
+    X(PQconnectPoll)                                                                               \
+    X(PQconnectStartParams)                                                                        \
     X(PQconninfoFree)                                                                              \
     X(PQconninfoParse)                                                                             \
     X(PQconsumeInput)                                                                              \
@@ -46,6 +49,7 @@
     X(PQsendPrepare)                                                                               \
     X(PQsendQueryParams)                                                                           \
     X(PQsendQueryPrepared)                                                                         \
+    X(PQsetErrorVerbosity)                                                                         \
     X(PQsetNoticeReceiver)                                                                         \
     X(PQsetnonblocking)                                                                            \
     X(PQsocket)                                                                                    \

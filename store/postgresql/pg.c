@@ -12,8 +12,9 @@
 
 #define CONNECT_SECONDS "3"
 #define NO_STATEMENT    "26000" /* invalid_sql_statement_name */
+#define WRONG_PASSWORD  "28P01" /* or none */
 
-enum { GO_ON_EVERY_MS = 100 };
+enum { GO_ON_EVERY_MS = 100, CONNECT_MS = 3000 };
 
 /* Failures. */
 
@@ -445,7 +446,8 @@ static bool is_direct(struct pg *pg)
 
     if (result == NULL)
         return false;
-    if (atoi(pg->pq.PQgetvalue(result, 0, 0)) != pg->pq.PQbackendPID(pg->conn))
+    pg->lasts = atoi(pg->pq.PQgetvalue(result, 0, 0)) != pg->pq.PQbackendPID(pg->conn);
+    if (pg->lasts)
         fail(pg, "a connection pool stands between this daemon and PostgreSQL: name the server "
                  "itself");
     else if (pg->pq.PQgetvalue(result, 0, 1)[0] == 't')
@@ -473,10 +475,12 @@ static bool end_silent(struct pg *pg)
     return pg_run(pg, text);
 }
 
-bool pg_connect(struct pg *pg)
+/* Have libpq connect, at once or by PQconnectPoll. The URI (dbname) overrides the keys before it. The
+ * name behind it is ours: others know by it what the connection is (blockers.h, kept_out.h). */
+static PGconn *connect_by(const struct pg *pg,
+                          PGconn *(*connect)(const char *const *keys, const char *const *values,
+                                             int expand_dbname))
 {
-    /* The URI (dbname) overrides the keys before it. The name behind it is ours: others know by it
-     * what the connection is (blockers.h, kept_out.h). */
     const char *const keys[] = {"connect_timeout",
                                 "keepalives_idle",
                                 "keepalives_interval",
@@ -498,14 +502,20 @@ bool pg_connect(struct pg *pg)
                                   pg->name,
                                   NULL};
 
+    return connect(keys, values, 1);
+}
+
+bool pg_connect(struct pg *pg)
+{
     pg_drop(pg);
+    pg->lasts = false;
     pg->failed = pg->doubtful = pg->timed_out = false;
     pg->why[0] = pg->sqlstate[0] = '\0';
     if (pg->pq.PQclear == NULL && !libpq_load(&pg->pq, pg->why, sizeof pg->why)) {
         pg->pq.PQclear = NULL;
         return false;
     }
-    pg->conn = pg->pq.PQconnectdbParams(keys, values, 1);
+    pg->conn = connect_by(pg, pg->pq.PQconnectdbParams);
     check(pg->conn != NULL);
     pg->pq.PQsetNoticeReceiver(pg->conn, on_notice, pg);
     if (pg->pq.PQstatus(pg->conn) != CONNECTION_OK) {
@@ -517,6 +527,67 @@ bool pg_connect(struct pg *pg)
         return false;
     check(pg->pq.PQenterPipelineMode(pg->conn) == 1);
     return true;
+}
+
+/* Of a text that ends with an SQLSTATE. */
+static void take_code(struct pg *pg, const char *text)
+{
+    size_t len = strcspn(text, "\n"), code_len = sizeof pg->sqlstate - 1;
+
+    for (const char *line = text; *line != '\0'; line += len + (line[len] != '\0')) {
+        len = strcspn(line, "\n");
+        const char *code = line + len - code_len;
+        if (len > code_len && code[-1] == ' ' &&
+            strspn(code, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == code_len)
+            text_print(pg->sqlstate, sizeof pg->sqlstate, "%.*s", (int)code_len, code);
+    }
+}
+
+/* Why a server refuses a connection libpq tells in a text only, and in the server's language. So it
+ * is asked once more, for a text that has nothing but the SQLSTATE. */
+static void ask_code(struct pg *pg)
+{
+    int64_t until_ms = clock_now_ms(&clock_monotonic) + CONNECT_MS;
+    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+    PGconn *conn = connect_by(pg, pg->pq.PQconnectStartParams);
+    int left_ms = CONNECT_MS;
+
+    check(conn != NULL);
+    (void)pg->pq.PQsetErrorVerbosity(conn, PQERRORS_SQLSTATE);
+    while (pg->pq.PQstatus(conn) != CONNECTION_BAD && next != PGRES_POLLING_OK && left_ms > 0) {
+        struct pollfd poll_fd = {.fd = pg->pq.PQsocket(conn),
+                                 .events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT};
+        (void)poll(&poll_fd, 1, left_ms);
+        next = pg->pq.PQconnectPoll(conn);
+        left_ms = (int)(until_ms - clock_now_ms(&clock_monotonic));
+    }
+    if (pg->pq.PQstatus(conn) == CONNECTION_BAD)
+        take_code(pg, pg->pq.PQerrorMessage(conn));
+    if (pg->pq.PQconnectionNeedsPassword(conn))
+        take_code(pg, " " WRONG_PASSWORD);
+    pg->pq.PQfinish(conn);
+}
+
+const char *pg_remedy(struct pg *pg)
+{
+    static const struct {
+        const char *state; /* or how it begins */
+        const char *remedy;
+    } lasting[] = {
+        {WRONG_PASSWORD, "the password is that of the URI, of PGPASSWORD or of PGPASSFILE"},
+        {"28", "the role has to be there, with the right to log in, and pg_hba.conf to let it in"},
+        {"3D000", "make the database, or name another one"},
+        {"42501", "GRANT that to the daemon's role, or name the role that owns the store"},
+    };
+
+    if (pg->lasts || pg->pq.PQclear == NULL)
+        return pg->lasts ? "" : NULL;
+    if (pg->sqlstate[0] == '\0')
+        ask_code(pg);
+    for (size_t i = 0; i < sizeof lasting / sizeof *lasting; i++)
+        if (strncmp(pg->sqlstate, lasting[i].state, strlen(lasting[i].state)) == 0)
+            return lasting[i].remedy;
+    return NULL;
 }
 
 void pg_drop(struct pg *pg)

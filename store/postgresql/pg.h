@@ -65,6 +65,7 @@ struct pg {
     bool doubtful;    /* a commit of the trip may not be replicated */
     bool timed_out;   /* the connection was dropped because the server did not answer */
     int silent_pid;   /* the backend that did not answer; the next pg_connect ends it; 0: none */
+    bool lasts;       /* since pg_connect: waiting does not mend what `why` tells of */
     char sqlstate[6]; /* of the last error; empty: it was the connection that failed */
     char why[STORE_WHY_MAX];
 };
@@ -132,6 +133,9 @@ struct pg_params {
 
 /* Connect, within the limit, or say in `why` why not. */
 bool pg_connect(struct pg *pg);
+/* The way to a store has failed, by the last pg_connect or behind it. Waiting does not mend it:
+ * what to do, behind `why`; "": that says it. NULL: waiting may mend it. */
+const char *pg_remedy(struct pg *pg);
 /* Close the connection, if there is one. */
 void pg_drop(struct pg *pg);
 /* Prepare all statements. The schema has to be there. */

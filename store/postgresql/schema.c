@@ -37,8 +37,10 @@ static int64_t number(struct pg *pg, const char *query)
     int64_t value = any ? pg_value_int64(pg, result, 0, 0) : -1;
     pg->pq.PQclear(result);
     bool asked = pg_end(pg);
-    if (asked && !any)
+    if (asked && !any) {
         text_print(pg->why, sizeof pg->why, "the store is damaged: stockade.meta is empty");
+        pg->lasts = true;
+    }
     return asked ? value : -1;
 }
 
@@ -51,20 +53,24 @@ static int64_t recognise(struct pg *pg)
         return is;
     is = number(pg, "SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace"
                     " WHERE nspname = 'stockade' AND relname = 'meta'");
-    if (is == 0)
+    if (is == 0) {
         text_print(
             pg->why, sizeof pg->why,
             "the database has a schema `stockade` that is not Stockade's; it was left alone: "
             "name another database");
+        pg->lasts = true;
+    }
     if (is <= 0)
         return -1;
     is = number(pg, "SELECT version FROM stockade.meta");
-    if (is > VERSION)
-        text_print(pg->why, sizeof pg->why,
-                   "the database has schema version %lld, newer than this program's %d: run the "
-                   "newer stockaded",
-                   (long long)is, VERSION);
-    return is > VERSION ? -1 : is;
+    if (is <= VERSION)
+        return is;
+    text_print(pg->why, sizeof pg->why,
+               "the database has schema version %lld, newer than this program's %d: run the newer "
+               "stockaded",
+               (long long)is, VERSION);
+    pg->lasts = true;
+    return -1;
 }
 
 void pg_schema_holder(struct pg *pg, char holder[PG_HOLDER_MAX])
@@ -125,10 +131,12 @@ bool pg_schema_prepare(struct pg *pg)
     if (version > 0 && version < VERSION && pg->conn != NULL && kept_out_is_why(pg))
         stand_back(pg);
     if (!good && pg->conn != NULL) {
-        char why[STORE_WHY_MAX];
-        text_print(why, sizeof why, "%s", pg->why);
+        char why[STORE_WHY_MAX], sqlstate[sizeof pg->sqlstate];
+        memcpy(why, pg->why, sizeof why);
+        memcpy(sqlstate, pg->sqlstate, sizeof sqlstate);
         (void)pg_run(pg, "ROLLBACK");
-        text_print(pg->why, sizeof pg->why, "%s", why);
+        memcpy(pg->why, why, sizeof why);
+        memcpy(pg->sqlstate, sqlstate, sizeof sqlstate);
     }
     return good;
 }

@@ -332,8 +332,16 @@ struct store *store_postgresql_open(const struct store_options *options, char *w
     store->writer.finished = store->own_txns.finished = &store->finished;
     for (size_t i = 0; i < READS; i++)
         store->readers[i].finished = &store->finished;
+    struct pg_connection *first = &store->writer.lanes[0].connection;
+    if (!pg_connection_open(first, why, why_size)) {
+        dispose(store);
+        return NULL;
+    }
     /* A database that cannot be reached now is tried again; operations get STORE until then. */
-    (void)pg_connection_ready(&store->writer.lanes[0].connection);
+    if (first->retry.reported) {
+        store->finished.stats.state = STORE_FAILING;
+        text_print(store->finished.stats.why, STORE_WHY_MAX, "%s", first->retry.why);
+    }
     if (!start_workers(store, options)) {
         text_print(why, why_size, "cannot start the store's threads");
         close_store(&store->base);

@@ -444,6 +444,18 @@ static PGconn *connect_to(const char *const *keys, const char *const *values, in
     return made.conn;
 }
 
+/* Of a connection that asks why the one before was refused: it sends nothing. */
+static PGconn *begin_to_connect(const char *const *keys, const char *const *values, int expand)
+{
+    struct connection made = {.conn = shim.real.PQconnectStartParams(keys, values, expand)};
+
+    pthread_mutex_lock(&shim.lock);
+    *find_unlocked(NULL) = made;
+    pthread_mutex_unlock(&shim.lock);
+    hold(0, 1);
+    return made.conn;
+}
+
 static void finish(PGconn *conn)
 {
     struct connection *connection = find(conn);
@@ -537,6 +549,7 @@ bool __wrap_libpq_load(struct libpq *pq, char *why, size_t why_size)
     pthread_mutex_unlock(&shim.lock);
     pq->PQclear = clear;
     pq->PQconnectdbParams = connect_to;
+    pq->PQconnectStartParams = begin_to_connect;
     pq->PQconninfoParse = parse_uri;
     pq->PQconsumeInput = consume_input;
     pq->PQerrorMessage = error_message;

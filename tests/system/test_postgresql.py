@@ -408,18 +408,6 @@ def test_a_server_that_hangs_costs_a_bounded_time(rig):
     wait_until(lambda: not isinstance(client.ask("GET", "sku:1"), ReplyError), "it is back")
 
 
-def test_what_is_no_store_of_ours_is_refused_by_name(rig, postgres):
-    foreign, newer = postgres.database(), postgres.database()
-    rig.ends += [foreign.drop, newer.drop]
-    foreign.sql("CREATE SCHEMA stockade")
-    rig.daemon(store=newer.uri).client().token("sku:1")
-    newer.sql("UPDATE stockade.meta SET version = 99")
-    for uri, text in [(foreign.uri, "not Stockade's"), (newer.uri, "run the newer stockaded"),
-                      (postgres.uri("nowhere"), "does not exist")]:
-        client = rig.daemon(store=uri).client()
-        client.refused("STORE", "ACQUIRE", "sku:1", 1000, text=text)
-
-
 def test_a_copy_of_the_store_grants_nothing_that_was_granted_before(rig, database, uri):
     """P2: another database with the same rows is another store: its floor rises first."""
     client = rig.daemon(store=uri).client()

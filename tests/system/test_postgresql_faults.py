@@ -14,6 +14,7 @@ from harness.limits import Seconds, patience, wait_until
 from harness.postgres import SUPERUSER, USER, Postgres, ask, program, run
 from harness.replicated import Replicated
 from harness.resp import ReplyError
+from harness.rig import refusal
 from test_sql import under
 
 pytestmark = pytest.mark.xdist_group("postgresql_faults")
@@ -45,31 +46,156 @@ def await_grant(daemon):
                "the daemon has found its database")
 
 
+# Why a store cannot be used: what waiting does not mend. Each row makes it so and gives the URI;
+# then what the server, or the daemon, says of it, and what is to be done.
+def no_role(database):
+    return database.uri_with("nobody")
+
+
+def no_login(database):
+    with_role(database, "CREATE ROLE idler NOLOGIN")
+    return database.uri_with("idler")
+
+
+def wrong_password(database):
+    with_role(database, "CREATE ROLE secretive LOGIN PASSWORD 'right' IN ROLE password")
+    return database.uri_with("secretive:mistaken")
+
+
+def no_password(database):
+    with_role(database, "CREATE ROLE secretive LOGIN PASSWORD 'right' IN ROLE password")
+    return database.uri_with("secretive")
+
+
+def not_let_in(database):
+    return database.uri_with("outlaw")
+
+
+def no_database(database):
+    return database.server.uri("nowhere")
+
+
+def may_not_connect(database):
+    with_role(database, "CREATE ROLE visitor LOGIN")
+    database.sql(f"REVOKE CONNECT ON DATABASE {database.name} FROM PUBLIC")
+    return database.uri_with("visitor")
+
+
+def may_not_create(database):
+    with_role(database, "CREATE ROLE visitor LOGIN")
+    return database.uri_with("visitor")
+
+
+def anothers(database):
+    with_role(database, "CREATE ROLE visitor LOGIN")
+    database.rig.daemon(store=database.uri).stop()
+    return database.uri_with("visitor")
+
+
+def foreign_schema(database):
+    database.sql("CREATE SCHEMA stockade")
+    return database.uri
+
+
+def newer_schema(database):
+    database.rig.daemon(store=database.uri).stop()
+    database.sql("UPDATE stockade.meta SET version = 99")
+    return database.uri
+
+
+def emptied(database):
+    database.rig.daemon(store=database.uri).stop()
+    database.sql("DELETE FROM stockade.meta")
+    database.damaged = True
+    return database.uri
+
+
+IN = "the role has to be there, with the right to log in, and pg_hba.conf to let it in"
+PASSWORD = "the password is that of the URI, of PGPASSWORD or of PGPASSFILE"
+GRANT = "GRANT that to the daemon's role, or name the role that owns the store"
+LASTING = {
+    no_role: ('role "nobody" does not exist', IN),
+    no_login: ('role "idler" is not permitted to log in', IN),
+    not_let_in: ("pg_hba.conf rejects connection", IN),
+    wrong_password: ('password authentication failed for user "secretive"', PASSWORD),
+    no_password: ("no password supplied", PASSWORD),
+    no_database: ('database "nowhere" does not exist',
+                  "make the database, or name another one"),
+    may_not_connect: ("permission denied for database", GRANT),
+    may_not_create: ("permission denied for database", GRANT),
+    anothers: ("permission denied for schema stockade", GRANT),
+    foreign_schema: ("not Stockade's", "name another database"),
+    newer_schema: ("schema version 99", "run the newer stockaded"),
+    emptied: ("the store is damaged", "stockade.meta is empty"),
+}
+
+
+def with_role(database, statement):
+    name = statement.split()[2]
+    database.server.sql(statement)
+    database.rig.ends.append(lambda: (
+        database.server.sql(f"DROP OWNED BY {name}", database=database.name),
+        database.server.sql(f"DROP ROLE {name}")))
+
+
+@pytest.fixture
+def own_database(rig, database):
+    database.rig = rig
+    return database
+
+
+@pytest.mark.parametrize("reason", LASTING, ids=lambda reason: reason.__name__)
+def test_what_waiting_does_not_mend_ends_the_start_with_what_to_do(rig, own_database, reason):
+    uri = reason(own_database)
+    said, remedy = LASTING[reason]
+    line = refusal(rig, store=uri)
+    assert said in line and remedy in line, line
+    assert "mistaken" not in line and "FATAL:  28" not in line
+
+
 def test_a_pool_in_between_is_refused(rig, database, bouncer):
-    assert_told(rig.daemon(store=bouncer.uri(database)),
-                "a connection pool stands between .* name the server itself")
+    assert "a connection pool stands between this daemon and PostgreSQL: name the server itself" \
+        in refusal(rig, store=bouncer.uri(database))
     assert database.sql("SELECT FROM pg_namespace WHERE nspname = 'stockade'") == []
 
 
-def test_a_wrong_password_is_told_and_shown_to_nobody(rig, database):
-    database.server.sql("CREATE ROLE secretive LOGIN PASSWORD 'right' IN ROLE password")
-    rig.ends.append(lambda: database.server.sql("DROP ROLE secretive"))
-    assert_told(rig.daemon(store=database.uri_with("secretive:mistaken")),
-                'password authentication failed for user "secretive"', secret="mistaken")
+@pytest.mark.parametrize("host, said", [
+    ("127.0.0.1:{port}", "Connection refused"),
+    ("nosuch.invalid:{port}", 'could not translate host name "nosuch.invalid"')])
+def test_a_database_that_may_come_is_waited_for_and_the_ready_line_says_so(rig, host, said):
+    """The port may be opened, and the name made known, as machines start side by side."""
+    uri = f"postgresql://shop@{host.format(port=rig.port())}/shop"
+    daemon = rig.daemon(store=uri)
+    assert daemon.wrong == "the store has not been reached yet"
+    assert daemon.get("/ready")[:3:2] == (503, f"{daemon.wrong}\n")
+    assert_told(daemon, said)
 
 
-def test_a_role_that_may_not_create_the_schema_is_told_the_right_it_lacks(rig, database):
-    database.server.sql("CREATE ROLE visitor LOGIN")
-    rig.ends.append(lambda: database.server.sql("DROP ROLE visitor"))
-    daemon = rig.daemon(store=database.uri_with("visitor"))
-    assert_told(daemon, f"permission denied for database {database.name}")
-    database.server.sql(f"GRANT CREATE ON DATABASE {database.name} TO visitor")
-    await_grant(daemon)
+def test_a_library_is_told_at_once_what_waiting_does_not_mend(database, tool):
+    done = tool.run("-u", database.uri_with("nobody"), "get", "k")
+    assert done.returncode == 1 and 'role "nobody" does not exist' in done.stderr, done
+    assert IN in done.stderr
+
+
+def test_a_role_that_is_dropped_under_a_daemon_is_waited_for(rig, database):
+    """What was well once may be so again: nobody's leases end for it."""
+    database.server.sql("CREATE ROLE passing LOGIN")
+    database.server.sql(f"GRANT CREATE ON DATABASE {database.name} TO passing")
+    daemon = rig.daemon(store=database.uri_with("passing"))
+    client = daemon.client()
+    token = client.token("sku:1")
+    database.server.sql("ALTER ROLE passing NOLOGIN")
+    database.server.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                        " WHERE usename = 'passing'")
+    wait_until(lambda: "not permitted to log in" in str(client.ask("GET", "sku:1")), "it is away")
+    database.server.sql("ALTER ROLE passing LOGIN")
+    wait_until(lambda: client.ask("FENCED", token, "SET", "sku:1", "1") == "OK", "it goes on")
     rig.processes.remove(daemon)
     daemon.close_clients()
     daemon.stop()
-    database.sql("DROP SCHEMA stockade CASCADE", user=SUPERUSER)
-    database.server.sql(f"REVOKE CREATE ON DATABASE {database.name} FROM visitor")
+    database.server.sql(f"REASSIGN OWNED BY passing TO {database.owner}", database=database.name)
+    database.server.sql("DROP OWNED BY passing", database=database.name)
+    database.server.sql("DROP ROLE passing")
 
 
 def test_a_limit_of_connections_is_told_until_it_is_lifted(rig, database):

@@ -164,7 +164,7 @@ def test_who_works_on_the_old_database_is_told_where_to_go(rig, ops, database, u
     ops.moved(uri, target)
     refuses(daemon, f"{GONE}sqlite:{rig.folder}/new.db", "FENCED", tokens["live"], "SET", "live", 1)
     refuses(daemon, GONE, "GET", "live")
-    refuses(rig.daemon(store=uri), GONE, "GET", "live")
+    does_not_start(rig, uri, GONE)
     assert database.sql("SELECT count(*) FROM stockade.resource WHERE state = 1") == [(0,)]
     assert ops.do("check", store=uri).splitlines()[-1].startswith("ok: 5 resources")
     expect_furnished(rig.daemon(store=target).client(), tokens)

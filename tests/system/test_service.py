@@ -52,6 +52,18 @@ def test_it_is_not_ready_before_it_knows_of_its_lease_service(rig, manager):
     assert manager.next() == {"READY": "1"}
 
 
+def test_what_is_wrong_is_told_with_readiness_and_when_it_is_over(rig, manager):
+    redis = rig.redis()
+    port = redis.address[1]
+    redis.stop()
+    daemon = rig.daemon(env=manager.env, lease=redis.uri)
+    assert daemon.wrong == "no lease can be granted: the lease service is down"
+    assert manager.next() == {"READY": "1"} and manager.status == daemon.wrong
+    assert daemon.get("/ready")[2] == f"{daemon.wrong}\n"
+    rig.redis(port=port)
+    manager.await_status("")
+
+
 def test_a_daemon_that_cannot_start_is_never_ready(rig, manager):
     refusal(rig, env=manager.env, store=f"sqlite:{rig.folder}/nosuch/folder.db")
     assert not manager.hears()

@@ -39,6 +39,7 @@ class Manager:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(self.path))
         self.env = {"NOTIFY_SOCKET": str(self.path)}
+        self.status = ""  # what it has said last that is wrong
 
     def close(self):
         self.socket.close()
@@ -48,11 +49,22 @@ class Manager:
         return bool(select.select([self.socket], [], [], seconds)[0])
 
     def next(self, timeout=HANG_SECONDS):
-        """The next message, as a dictionary."""
+        """The next message, as a dictionary; `status` has what came before it."""
         wait = Wait(timeout)
+        while (message := self._take(wait)).keys() == {"STATUS"}:
+            self.status = message["STATUS"]
+        return message
+
+    def _take(self, wait):
         if not self.hears(wait.left):
             raise wait.late("a message to the service manager")
         return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().split("\n"))
+
+    def await_status(self, text):
+        """Until it says just that; "": that nothing is wrong."""
+        wait = Wait()
+        while self.status != text:
+            self.status = self._take(wait).get("STATUS", self.status)
 
     def await_silence(self, seconds):
         """Hear it out, until nothing has come for so long."""

@@ -46,8 +46,9 @@ SETTINGS = {
     "log_checkpoints": False,
     "log_line_prefix": "%m [%p] %q%u@%d ",
 }
-# Who is in the role `password` needs one.
+# Who is in the role `password` needs one; an outlaw is not let in.
 HBA = """
+host all outlaw 127.0.0.1/32 reject
 local all +password scram-sha-256
 local all all trust
 host all +password 127.0.0.1/32 scram-sha-256

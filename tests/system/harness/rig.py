@@ -28,7 +28,7 @@ from harness.resp import Client, ReplyError
 
 # What has to be nought once all clients have gone.
 COUNTS = re.findall(r"^    X\((\w+),", (REPO / "proxy/engine/counts.h").read_text(), re.M)
-READY = re.compile(r"stockaded ready:((?: (?:listen|admin)=\S+)+)$")
+READY = re.compile(r"stockaded ready:((?: (?:listen|admin)=\S+)+)(?: \(but (.+)\))?$")
 
 
 def parse_address(text):
@@ -50,11 +50,13 @@ class Stockaded(Process):
         self.clients = []
         self.listeners = []
         self.admin = None
+        self.wrong = None  # what the ready line says is wrong
 
     def await_ready(self, timeout=HANG_SECONDS):
         line = self.first_line(timeout)
         match = READY.match(line)
         assert match, f"no ready line but {line!r}:\n{self.describe()}"
+        self.wrong = match[2]
         for word in match[1].split():
             kind, _, text = word.partition("=")
             if kind == "listen":

@@ -44,7 +44,13 @@ static struct audit_state audit_state(void *context)
     return (struct audit_state){.failing = failing, .chain = "", .head = ""};
 }
 
-static const struct store_impl store_impl = {.stats = stats, .lost = is_lost};
+static int64_t opening(const struct store *store)
+{
+    (void)store;
+    return 2;
+}
+
+static const struct store_impl store_impl = {.stats = stats, .lost = is_lost, .opening = opening};
 static const struct lease_provider_impl provider_impl = {.name = "stub", .health = health};
 
 struct telling {
