@@ -66,12 +66,23 @@ bool store_is_in_network(const char *uri)
     return kind != NULL && kind->in_network;
 }
 
+bool store_uri_is_memory(const char *uri)
+{
+    return strcmp(uri, ":memory:") == 0 || strcmp(uri, "sqlite::memory:") == 0;
+}
+
 const struct store_kind *store_kind_find(const char *uri, const char **name, char *why,
                                          size_t why_size)
 {
     const struct store_kind *kind = recognise(uri, name);
     char meant[120], quoted[128];
 
+    if (store_uri_is_memory(uri)) {
+        text_print(why, why_size,
+                   "a store in memory is a daemon's own (stockaded --store :memory:): name that "
+                   "daemon, stockade://HOST:PORT, or a file, sqlite:PATH");
+        return NULL;
+    }
     if (kind != NULL) {
         if (kind->in_network)
             *name = uri;

@@ -29,6 +29,9 @@ struct store_kind {
 const struct store_kind *store_kind_of(const char *uri);
 /* Is the store that the URI names in the network? False, too, where it names no store. */
 bool store_is_in_network(const char *uri);
+/* Does it ask for a store in memory, as SQLite's users write it? Only a daemon has one
+ * (proxy/server/memory_store.h); here it names no store. */
+bool store_uri_is_memory(const char *uri);
 /* Return the kind of a URI that is valid, and the store's name in `*name`, which is a part of the
  * URI. NULL: `why` says what is wrong with it. */
 const struct store_kind *store_kind_find(const char *uri, const char **name, char *why,

@@ -21,6 +21,7 @@ struct store_options {
     size_t batch_ops_max; /* operations in one transaction */
     int checkpoint_pages; /* so many in the WAL are copied into the file; 0: by the file's size */
     int cache_mb;         /* names and pages that writes find in memory; 0: STORE_CACHE_MB */
+    bool passes;          /* it is made for this process, and goes with it */
     void (*wake)(void *context); /* something is finished; called on the store's threads */
     void *context;
     const struct log *log; /* may be NULL */

@@ -122,8 +122,9 @@ static const char *suggest_scheme(const char *said, char meant[MEANT_MAX])
 {
     bool is_path = strchr(said, '/') != NULL || strstr(said, ".db") != NULL;
 
-    if (said[0] == '\0' || strpbrk(said, "@?") != NULL || strstr(said, "://") != NULL ||
-        uri_after(said, "sqlite:") != NULL || uri_after(said, "stockade") != NULL)
+    if (said[0] == '\0' || said[0] == ':' || strpbrk(said, "@?") != NULL ||
+        strstr(said, "://") != NULL || uri_after(said, "sqlite:") != NULL ||
+        uri_after(said, "stockade") != NULL)
         return "";
     text_print(meant, MEANT_MAX, "; did you mean %s%s?", is_path ? "sqlite:" : "stockade://", said);
     return meant;

@@ -56,8 +56,8 @@ static bool check_store(const struct store_command *command, const char *uri, co
 
     if (store_uri_is_valid(uri, why, sizeof why))
         return true;
-    bool in_network = store_is_in_network(uri);
-    if (in_network) { /* libpq's complaints say what is wrong */
+    bool says = store_is_in_network(uri) || store_uri_is_memory(uri);
+    if (says) { /* what is wrong, as libpq does */
         buf_append_text(&shown, why);
     } else {
         buf_append_text(&shown, "takes sqlite:PATH or postgresql://..., not \"");
@@ -66,7 +66,7 @@ static bool check_store(const struct store_command *command, const char *uri, co
         if (strchr(uri, ':') == NULL)
             buf_printf(&shown, " (did you mean \"sqlite:%s\"?)", uri);
     }
-    term_error("%s: %s%s %.*s; see %s --help", command->name, origin, in_network ? ":" : "",
+    term_error("%s: %s%s %.*s; see %s --help", command->name, origin, says ? ":" : "",
                (int)shown.len, shown.data, command->name);
     buf_free(&shown);
     return false;

@@ -124,7 +124,7 @@ bool target_parse(const char *uri, struct target *target, char *why, size_t why_
     }
     if ((rest = uri_after(uri, "stockade+unix:")) != NULL)
         return parse_unix(target, rest, why, why_size);
-    if (store_kind_of(uri) != NULL)
+    if (store_kind_of(uri) != NULL || store_uri_is_memory(uri))
         return parse_embedded(target, uri, why, why_size);
     return refuse(why, why_size,
                   "a URI begins with stockade://, stockades://, stockade+unix:, sqlite: or "

@@ -153,6 +153,12 @@ static bool guard_is_broken(struct engine *engine, struct trouble *trouble)
     return stats.guard[0] != '\0';
 }
 
+static bool store_passes(struct engine *engine, struct trouble *trouble)
+{
+    SAY(trouble, "the store is in memory, and goes with the daemon: it is for tests");
+    return engine->options.store_passes;
+}
+
 static bool log_is_lost(struct engine *engine, struct trouble *trouble)
 {
     SAY(trouble, "lines of the log could not be written");
@@ -222,6 +228,7 @@ const struct condition conditions[] = {
     {"guard_broken", false, guard_is_broken},
     {"log_lost", false, log_is_lost},
     {"certificate_ends", false, certificate_ends},
+    {"store_in_memory", false, store_passes},
 };
 const size_t conditions_count = sizeof conditions / sizeof *conditions;
 

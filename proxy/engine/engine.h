@@ -72,6 +72,7 @@ struct engine_options {
     struct acl *acl;       /* the users (acl/acl.h); the engine's from now on */
     bool unfenced_writes;  /* --unfenced-writes allow */
     bool watch_earlier;    /* watch leases from before the start, where nobody shares the store */
+    bool store_passes;     /* the store goes with the process: that is a trouble (conditions.h) */
     int64_t sql_limit_ms;  /* one SQL statement's time */
     int64_t receipts_keep_ms; /* receipts outlive their token by this */
     int64_t forget_ms;        /* resources unused for so long are removed; 0: never */

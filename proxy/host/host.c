@@ -141,6 +141,7 @@ bool host_open(struct host *host, const char *store, const char *lease, char *wh
         .queue_ops_max = QUEUE_OPS_MAX,
         .batch_ops_max = BATCH_OPS_MAX,
         .cache_mb = host->options.cache_mb,
+        .passes = host->options.store_passes,
         .wake = wake,
         .context = host,
         .log = host->options.log,

@@ -25,7 +25,8 @@ struct host;
 struct host_options {
     uv_loop_t *loop;       /* borrowed; outlives the host */
     const struct log *log; /* may be NULL */
-    int cache_mb;          /* as in struct store_options */
+    int cache_mb;          /* as in struct store_options; so the next */
+    bool store_passes;
     /* The engine has had its turn, and the loop is about to sleep. May close the host. */
     void (*turned)(void *context);
     /* A commit has an unknown outcome (store_lost): nothing that is open will be answered. Called

@@ -33,6 +33,7 @@
 #include "proxy/server/audit/auditing.h"
 #include "proxy/server/conn.h"
 #include "proxy/server/environment.h"
+#include "proxy/server/memory_store.h"
 #include "proxy/server/options.h"
 #include "proxy/server/process.h"
 #include "proxy/server/server.h"
@@ -66,7 +67,8 @@ struct daemon {
     size_t connections_max;
     struct tls_context *tls; /* NULL: there is no tls: address */
     struct service_sockets inherited;
-    bool admin_exposed; /* other machines reach the admin address */
+    bool admin_exposed;         /* other machines reach the admin address */
+    struct memory_store memory; /* --store :memory: */
     /* The parts, in the order in which they are opened. NULL: not yet. */
     struct server *server;
     struct host *host;
@@ -78,6 +80,16 @@ struct daemon {
 static const char *option(const struct daemon *daemon, enum option option)
 {
     return options_text(daemon->options, option);
+}
+
+static bool store_passes(const struct daemon *daemon)
+{
+    return store_uri_is_memory(option(daemon, OPTION_STORE));
+}
+
+static const char *store_uri(const struct daemon *daemon)
+{
+    return store_passes(daemon) ? daemon->memory.uri : option(daemon, OPTION_STORE);
 }
 
 /* Events; they follow below in this order. */
@@ -105,6 +117,13 @@ static void start_signals(struct daemon *daemon, bool ends)
             uv_signal_start(&daemon->signals[i], signals[i].on_signal, signals[i].number);
 }
 
+/* Nothing is closed. */
+static _Noreturn void exit_at_once(struct daemon *daemon, int status)
+{
+    memory_store_remove(&daemon->memory);
+    _exit(status);
+}
+
 /* The start. */
 
 static void init_loop(struct daemon *daemon)
@@ -122,6 +141,7 @@ static void init_loop(struct daemon *daemon)
         &(struct host_options){.loop = &daemon->loop,
                                .log = daemon->log,
                                .cache_mb = (int)options_number(daemon->options, OPTION_CACHE_SIZE),
+                               .store_passes = store_passes(daemon),
                                .turned = on_turned,
                                .lost = on_lost,
                                .context = daemon});
@@ -161,8 +181,9 @@ static bool open_host(struct daemon *daemon, char *why)
     if (strcmp(options_shown(daemon->options, OPTION_LEASE), option(daemon, OPTION_LEASE)) != 0 ||
         store_is_in_network(option(daemon, OPTION_STORE)))
         process_hide_memory(); /* a password is in it */
-    return host_open(daemon->host, option(daemon, OPTION_STORE), option(daemon, OPTION_LEASE), why,
-                     WHY_SIZE);
+    if (store_passes(daemon) && !memory_store_make(&daemon->memory, why, WHY_SIZE))
+        return false;
+    return host_open(daemon->host, store_uri(daemon), option(daemon, OPTION_LEASE), why, WHY_SIZE);
 }
 
 static bool open_audit(struct daemon *daemon, char *why)
@@ -171,7 +192,7 @@ static bool open_audit(struct daemon *daemon, char *why)
         .loop = &daemon->loop,
         .log = daemon->log,
         .store = host_store(daemon->host),
-        .store_uri = option(daemon, OPTION_STORE),
+        .store_uri = store_uri(daemon),
         .path = option(daemon, OPTION_AUDIT),
         .durable = option(daemon, OPTION_AUDIT_DURABLE),
         .bytes_max = options_number(daemon->options, OPTION_AUDIT_MAX_SIZE) << 20,
@@ -305,6 +326,7 @@ static struct engine_options engine_options_of(const struct daemon *daemon)
                  .context = (void *)(uintptr_t)daemon},
         .unfenced_writes = options_is(options, OPTION_UNFENCED_WRITES, "allow"),
         .watch_earlier = true,
+        .store_passes = store_passes(daemon),
         .sessions_max = daemon->connections_max,
         .limits = {.things = {[ACCOUNT_LEASES] = count_of(options, OPTION_MAX_LEASES),
                               [ACCOUNT_WAITERS] = count_of(options, OPTION_MAX_WAITERS)},
@@ -458,6 +480,9 @@ static void start(struct daemon *daemon)
     start_signals(daemon, true);
     log_info(daemon->log, "store %s, leases by %s", options_shown(daemon->options, OPTION_STORE),
              lease_provider_name(host_provider(daemon->host)));
+    if (store_passes(daemon))
+        log_warn(daemon->log,
+                 "store :memory: is for tests: all that is in it goes with this daemon");
     host_start(daemon->host, on_attempted);
 }
 
@@ -496,7 +521,7 @@ static void on_lost(void *context)
               "a commit has an unknown outcome (its fsync failed, or the store's files "
               "went away under it): ending without answering what is open; start "
               "again to recover");
-    _exit(EXIT_STORE_LOST);
+    exit_at_once(daemon, EXIT_STORE_LOST);
 }
 
 static void on_shutdown_command(void *context)
@@ -655,7 +680,7 @@ static void on_signal(uv_signal_t *handle, int number)
 
     if (daemon->signalled) {
         log_warn(daemon->log, "second signal: stopping at once");
-        _exit(EXIT_FAILURE);
+        exit_at_once(daemon, EXIT_FAILURE);
     }
     daemon->signalled = true;
     log_info(daemon->log, "signal %d (%s)", number, plain_signal(number));
@@ -672,7 +697,7 @@ static void on_drain_timeout(uv_timer_t *timer)
         return;
     }
     log_error(daemon->log, "what was begun did not end within %d s; giving up", DRAIN_MS / 1000);
-    _exit(EXIT_FAILURE);
+    exit_at_once(daemon, EXIT_FAILURE);
 }
 
 static void drain(struct daemon *daemon)
@@ -732,6 +757,7 @@ static void end(struct daemon *daemon)
 static void free_parts(struct daemon *daemon)
 {
     host_free(daemon->host);
+    memory_store_remove(&daemon->memory);
     auditing_free(daemon->auditing);
     server_free(daemon->server);
     check(uv_loop_close(&daemon->loop) == 0);
@@ -764,8 +790,8 @@ static int daemon_run(struct options *options, struct log *log)
     process_prepare();
     init_loop(daemon);
     if (options_only_check(options) && open_doors(daemon, why)) {
-        printf("stockaded: options, users, certificates and addresses are in order; the store was "
-               "not opened\n");
+        printf("stockaded: options, users, certificates and addresses are in order; the store %s\n",
+               store_passes(daemon) ? "is in memory, and goes with the daemon" : "was not opened");
         end(daemon);
     } else if (!options_only_check(options) && open_parts(daemon, why)) {
         start(daemon);

@@ -65,6 +65,11 @@ static bool valid_admin_name(const char *text, char *why, size_t why_size)
     return false;
 }
 
+static bool valid_store(const char *text, char *why, size_t why_size)
+{
+    return store_uri_is_memory(text) || store_uri_is_valid(text, why, why_size);
+}
+
 static bool valid_lease(const char *text, char *why, size_t why_size)
 {
     struct lease_uri uri;

@@ -34,7 +34,8 @@
     X(TLS_USER, "tls-user", OPTION_CHOICE, "no|cn|uri", "no", 0, 0, NULL, SIGHUP_TOO,              \
       "whether a client's certificate names its user: by its common name, or its URI")             \
     X(STORE, "store", OPTION_TEXT, "sqlite:PATH|postgresql://...", "sqlite:./stockade.db", 0, 0,   \
-      store_uri_is_valid, START, "what holds the data and the fences")                             \
+      valid_store, START,                                                                          \
+      "what holds the data and the fences; :memory: is for tests, and goes with the daemon")       \
     X(LEASE, "lease", OPTION_TEXT, "URI", "local:", 0, 0, valid_lease, START,                      \
       "who grants leases: local:, redis://host:port, redis+unix:PATH, redlock://host,host,host,\n" \
       "        redis+sentinel://host,.../name, redis+cluster://host,..., zookeeper://host,...;\n"  \

@@ -295,7 +295,7 @@ static bool open_writer(struct sqlite_store *store, const struct store_options *
         return db_explain(db, store->path, why, why_size);
     if (!schema_prepare(db, store->path, &store->opening, why, why_size))
         return false;
-    if (store->opening == STORE_OPENING_FIRST)
+    if (store->opening == STORE_OPENING_FIRST && !options->passes)
         log_warn(store->log,
                  "store %s is new: there was none, and tokens begin at 1; if there was one before, "
                  "stop now, and put its file back or restore a backup (stockade restore)",

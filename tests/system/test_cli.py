@@ -367,6 +367,19 @@ def test_a_command_that_looks_at_a_store_makes_none(tool, rig, command):
     assert [path.name for path in rig.folder.glob("*.db*")] == []
 
 
+@pytest.mark.parametrize("memory", [":memory:", "sqlite::memory:"])
+@pytest.mark.parametrize("words", [
+    "-u {} get k", "-u {} lock k -- true", "guard list --store {}", "check --store {}",
+    "backup f --store {}", "restore f --store {}", "move --from {} --to sqlite:f",
+    "move --from sqlite:f --to {}", "audit verify f --store {}"])
+def test_what_needs_a_store_of_its_own_says_so_of_one_in_memory(tool, memory, words):
+    done = tool.run(*words.format(memory).split(), cwd=tool.folder)
+    assert done.returncode in (REFUSED, USAGE) and done.stdout == ""
+    assert "a store in memory is a daemon's own (stockaded --store :memory:)" in done.stderr
+    assert "did you mean" not in done.stderr and done.stderr.count("\n") == 1
+    tool.expect_nothing_left()
+
+
 def test_the_version_is_told(tool):
     done = tool.run("--version")
     assert done.returncode == 0

@@ -3,10 +3,13 @@
 
 import contextlib
 import os
+import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 
 import pytest
 
@@ -507,3 +510,70 @@ def test_a_stores_files_are_for_their_owner_only(rig, tool, maker):
     MAKERS[maker](rig, tool, path)
     found = {found.name: oct(found.stat().st_mode & 0o777) for found in rig.folder.glob("new.db*")}
     assert "new.db" in found and set(found.values()) == {"0o600"}, found
+
+
+# A store in memory.
+
+IN_MEMORY = "the store is in memory, and goes with the daemon: it is for tests"
+
+
+def memory_of(daemon):
+    """The folder that its store is in."""
+    folder, = {pathlib.Path(path).parent for descriptor in os.listdir(f"/proc/{daemon.pid}/fd")
+               if (path := os.readlink(f"/proc/{daemon.pid}/fd/{descriptor}")).endswith("/store.db")}
+    assert folder.name.startswith("stockade-memory-")
+    return folder
+
+
+@pytest.mark.parametrize("memory", [":memory:", "sqlite::memory:"])
+def test_a_store_in_memory_goes_with_its_daemon_and_says_so_loudly(rig, memory):
+    daemon, other = (rig.daemon(store=memory) for _ in range(2))
+    folder, client = memory_of(daemon), daemon.client()
+    assert folder.parent == pathlib.Path("/dev/shm") and folder.stat().st_mode & 0o777 == 0o700
+    assert daemon.wrong == IN_MEMORY
+    assert daemon.get("/ready")[:3:2] == (200, f"ready, but {IN_MEMORY}\n")
+    assert f"troubles_detail:{IN_MEMORY}" in client("INFO").decode()
+    assert daemon.stderr().count("store :memory: is for tests") == 1
+    assert " is new: " not in daemon.stderr()
+    client.fenced(client.token("r"), "SET", "r", "1")
+    assert other.client()("GET", "r") is None, "each has its own"
+    daemon.close_clients()
+    daemon.stop()
+    assert not folder.exists() and memory_of(other).exists()
+    assert rig.daemon(store=memory).client()("GET", "r") is None
+
+
+def test_what_a_killed_daemon_had_in_memory_goes_with_the_next_one(rig):
+    daemon, living = (rig.daemon(store=":memory:") for _ in range(2))
+    folder = memory_of(daemon)
+    daemon.kill()
+    strange = pathlib.Path(tempfile.mkdtemp(prefix="stockade-memory-", dir="/dev/shm"))
+    try:
+        (strange / "notes").write_text("of somebody else")
+        rig.daemon(store=":memory:")
+        assert not folder.exists()
+        assert memory_of(living).exists() and living.client().token("r")
+        assert (strange / "notes").exists(), "it is no store"
+    finally:
+        shutil.rmtree(strange)
+
+
+def test_a_daemon_that_ends_at_once_leaves_nothing_in_memory(rig):
+    daemon = rig.daemon(store=":memory:", env=rig.fault_env())
+    folder, client = memory_of(daemon), daemon.client()
+    token = client.token("r")
+    rig.faults.order("sync stall")
+    client.send("FENCED", token, "SET", "r", BEGUN)
+    rig.faults.await_hit()
+    daemon.signal(signal.SIGTERM)
+    wait_until(lambda: "finishing what was begun" in daemon.log(), "it stops")
+    daemon.signal(signal.SIGTERM)
+    daemon.expected_status = daemon.wait()
+    assert daemon.expected_status == 1 and not folder.exists()
+
+
+def test_check_says_that_a_store_in_memory_is_for_tests(rig):
+    done = start_with(rig, "--check", "--store", ":memory:", "--listen", "127.0.0.1:0",
+                      "--admin", "off")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "the store is in memory, and goes with the daemon" in done.stdout

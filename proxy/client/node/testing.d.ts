@@ -4,7 +4,7 @@
 import type { ConnectOptions, Stockade } from 'stockade';
 
 /**
- * Starts a stockaded on a free port of the loopback address, with a store in a temporary folder.
+ * Starts a stockaded on a free port of the loopback address, with a store in memory.
  * `options` are stockaded's. `program` is found in PATH, or where the environment's STOCKADED says.
  */
 export function startDaemon(options?: readonly string[], how?: { program?: string }):

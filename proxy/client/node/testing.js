@@ -41,7 +41,7 @@ export class Daemon {
   constructor(options, program) {
     const log = openSync(join(this.#folder, 'log'), 'a');
     this.#child = spawn(program, ['--listen', '127.0.0.1:0', '--admin', '127.0.0.1:0', '--store',
-      `sqlite:${join(this.#folder, 'test.db')}`, ...options], { stdio: ['ignore', 'pipe', log] });
+      ':memory:', ...options], { stdio: ['ignore', 'pipe', log] });
     closeSync(log);
     this.#ended = once(this.#child, 'close').catch((error) => error); // it could not be started
     process.on('exit', this.#atExit);

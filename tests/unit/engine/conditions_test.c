@@ -104,6 +104,8 @@ static bool set_scene(struct engine *engine, const char *name)
         says.guard[0] = 'x';
     } else if (strcmp(name, "certificate_ends") == 0) {
         engine->options.certificate_ends_s = 1;
+    } else if (strcmp(name, "store_in_memory") == 0) {
+        engine->options.store_passes = true;
     } else if (strcmp(name, "releases_owed") == 0) {
         list_append(&engine->owed, &owed);
     } else {
@@ -126,6 +128,7 @@ WORLD_TEST(each_condition_alone_is_told_and_says_whether_leases_can_be_granted)
         failing = NULL;
         engine->options.store = &store;
         engine->options.provider = &provider;
+        engine->options.store_passes = false;
         engine->options.audit = (struct audit){.note = note, .state = audit_state};
         engine->options.certificate_ends_s = 0;
         list_init(&owed);

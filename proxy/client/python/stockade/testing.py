@@ -4,8 +4,8 @@
     with stockade.testing.daemon() as daemon:
         shop = daemon.connect()
 
-It listens on a free port of the loopback address, keeps its store in a temporary folder, and ends,
-folder and all, with the block. `stockaded` is found in PATH, or where the environment variable
+It listens on a free port of the loopback address, keeps its store in memory, and ends, store and
+all, with the block. `stockaded` is found in PATH, or where the environment variable
 STOCKADED says."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Daemon:
             with open(os.path.join(self._folder, "log"), "wb") as log:
                 self._process = subprocess.Popen(
                     [path, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0",
-                     "--store", f"sqlite:{self._folder}/test.db", *options],
+                     "--store", ":memory:", *options],
                     stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -19,7 +19,7 @@ import java.util.regex.Pattern;
 
 /**
  * For tests of programs that use Stockade: a daemon of the test's own, on a free port of the
- * loopback address, with a store in a temporary folder. It ends, folder and all, when it is closed.
+ * loopback address, with a store in memory. It ends, store and all, when it is closed.
  *
  * <pre>{@code
  * try (TestDaemon daemon = TestDaemon.start(); Stockade shop = daemon.connect()) {
@@ -44,7 +44,7 @@ public final class TestDaemon implements AutoCloseable {
         String program = System.getenv().getOrDefault("STOCKADED", "stockaded");
         List<String> command = new ArrayList<>(
             List.of(program, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--store",
-                    "sqlite:" + folder.resolve("test.db")));
+                    ":memory:"));
         command.addAll(options);
         try {
             process = new ProcessBuilder(command).redirectError(logFile()).start();
