@@ -136,7 +136,13 @@ static enum stk_error judge_failure(struct statement *at)
     size_t code = strlen(stk_error_code(error)); /* the texts of guards begin with it */
     if (strncmp(why, stk_error_code(error), code) == 0 && why[code] == ' ')
         why += code + 1;
-    return refuse(at->call, error, why);
+    enum stk_error refused = refuse(at->call, error, why);
+    if (error == STK_NOPERM && why == pg->why)
+        text_print(at->call->why, SQL_WHY_MAX,
+                   "%s: SQL has the rights that you GRANT to the role "
+                   "stockade_sql",
+                   why);
+    return refused;
 }
 
 /* Judging the text. */

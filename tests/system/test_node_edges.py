@@ -141,15 +141,21 @@ def test_each_process_has_a_name_of_its_own(rig, local, key):
 def test_a_refusal_of_postgresql_is_an_error_of_the_package(rig, local, key):
     """What pg's errors say; the page on guards presents to a real one."""
     said = told(rig, local, f"""
-        const db = (message) => ({{ query: async () => {{ throw new Error(message); }} }});
+        const db = (message, code) => ({{
+          query: async () => {{ throw Object.assign(new Error(message), {{ code }}); }} }});
         await shop.lease('{key}', async (lease) => {{
           const seen = [];
+          await lease.present(db('permission denied for schema stockade', '42501'))
+            .catch((error) => seen.push(error.constructor.name, error.message));
           for (const text of ['no such function', 'UNKNOWN token 9 of', 'STALE token 1 of']) {{
             seen.push(await end(lease.present(db(text))), lease.signal.aborted);
           }}
           say(seen);
         }});""")
-    assert said == ["Error", False, "Unknown", False, "Stale", True]
+    assert said[0] == "Denied" and said[1] == (
+        "permission denied for schema stockade: the role of this connection may not present; "
+        "GRANT stockade_app TO it")
+    assert said[2:] == ["Error", False, "Unknown", False, "Stale", True]
 
 
 def test_an_id_of_the_programs_own_goes_with_each_write(rig, local, key):

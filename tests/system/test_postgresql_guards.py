@@ -333,6 +333,19 @@ def test_the_python_package_presents_to_psycopg(stock):
             link.rollback()
 
 
+def test_the_python_package_says_which_grant_a_programs_role_lacks(stock):
+    stock.server.sql("CREATE ROLE passer_by LOGIN")
+    try:
+        with (connect_package(stock.daemon) as shop, shop.lease("sku:77") as lease,
+              stock.database.connect(user="passer_by") as link,
+              pytest.raises(stockade.Denied) as refusal):
+            lease.present(link)
+    finally:
+        stock.server.sql("DROP ROLE passer_by")
+    assert str(refusal.value) == ("permission denied for schema stockade: the role of this "
+                                  "connection may not present; GRANT stockade_app TO it")
+
+
 def test_what_was_presented_ends_with_its_transaction_or_savepoint(stock):
     sell = "UPDATE inventory SET stock = stock - 1 WHERE sku = 1"
     mine = stock.of("sku:1")

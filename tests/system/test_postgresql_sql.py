@@ -615,7 +615,9 @@ def test_a_guarded_child_is_neither_dropped_nor_let_go(database, client):
 
 def test_tables_of_others_take_a_grant(database, client, key, token):
     database.sql("CREATE TABLE bob.stock(sku text, n int)", user=SUPERUSER)
-    client.refused("NOPERM", "SQL", "SELECT * FROM bob.stock", text="permission denied")
+    client.refused("NOPERM", "SQL", "SELECT * FROM bob.stock",
+                   text="permission denied for .*: SQL has the rights that you GRANT to the role "
+                        "stockade_sql")
     database.sql("GRANT SELECT, INSERT ON bob.stock TO stockade_sql", user=SUPERUSER)
     client(*under(token, key, "INSERT INTO bob.stock VALUES($1, $2)", "a", "1"))
     assert client.rows("SELECT * FROM bob.stock") == [[b"a", b"1"]]

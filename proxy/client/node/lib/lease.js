@@ -12,7 +12,7 @@
 //   looks at the clock first, so code that goes on after a long stall learns of it, too.
 // - News of its end (revoked, taken) is not believed but checked, by a renewal at once.
 import { now } from './clock.js';
-import { fromText, Lost, Misuse, Stale, Unknown, Unsure } from './errors.js';
+import { Denied, fromText, Lost, Misuse, Stale, Unknown, Unsure } from './errors.js';
 import { converters, fence, idOf, integer, operations, reads, word } from './words.js';
 
 const HEARS_AFTER_MS = 100; // a lease that is given back sooner costs no renewal and no news
@@ -359,7 +359,12 @@ export class Lease {
         [this.resource, String(this.token)]);
     } catch (error) {
       const [said] = /\b(STALE|UNKNOWN|GUARDED) .*/.exec(error.message) ?? [];
-      throw said === undefined ? error : this.#refused(said, error);
+      if (said !== undefined) throw this.#refused(said, error);
+      if (error.code === '42501') {
+        throw new Denied(`${error.message}: the role of this connection may not present; `
+          + 'GRANT stockade_app TO it', { cause: error });
+      }
+      throw error;
     }
   }
 

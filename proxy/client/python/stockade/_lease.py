@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from stockade import _flow
 from stockade._flow import Ask, now
-from stockade.errors import Deadlock, Misuse, Stale, StockadeError, from_sqlite, refusal_in
+from stockade.errors import Deadlock, Misuse, Stale, StockadeError, from_postgresql, from_sqlite
 
 if TYPE_CHECKING:
     from stockade._keeper import Keeper
@@ -108,7 +108,7 @@ class LeaseBase:
             with connection.cursor() as cursor:
                 cursor.execute("SELECT stockade.present(%s, %s)", (self.resource, self.token))
         except Exception as error:  # of psycopg, or of psycopg2
-            refusal = refusal_in(str(error))
+            refusal = from_postgresql(error)
             if refusal is None:
                 raise
             raise self._refused(refusal) from error

@@ -139,10 +139,17 @@ def from_text(text: str) -> StockadeError:
     return Refused(text)
 
 
-def refusal_in(text: str) -> Optional[StockadeError]:
-    """What PostgreSQL's present() said, in an error's text; None: something else was wrong."""
-    said = re.search(r"\b(?:STALE|UNKNOWN|GUARDED) .*", text)
-    return from_text(said[0]) if said else None
+def from_postgresql(error: Exception) -> Optional[StockadeError]:
+    """What PostgreSQL's present() said, in an error of psycopg or psycopg2; None: something else
+    was wrong."""
+    said = re.search(r"\b(?:STALE|UNKNOWN|GUARDED) .*", str(error))
+    if said:
+        return from_text(said[0])
+    state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+    if state == "42501":
+        return Denied(f"{str(error).partition(chr(10))[0]}: the role of this connection may not "
+                      "present; GRANT stockade_app TO it")
+    return None
 
 
 def from_sqlite(error: sqlite3.Error) -> StockadeError:

@@ -25,6 +25,7 @@ import java.util.regex.Pattern;
  * <p>A lease may be used by any thread, and handed from one to another.
  */
 public final class Lease implements AutoCloseable {
+    private static final String NO_RIGHT = "42501"; // insufficient_privilege
     private static final Pattern REFUSED = Pattern.compile("\\b(STALE|UNKNOWN|GUARDED) .*");
 
     private final Stockade shop;
@@ -354,7 +355,7 @@ public final class Lease implements AutoCloseable {
         } catch (SQLException refused) {
             Matcher reason = REFUSED.matcher(String.valueOf(refused.getMessage()));
             if (!reason.find()) {
-                throw refused;
+                throw NO_RIGHT.equals(refused.getSQLState()) ? mayNotPresent(refused) : refused;
             }
             StockadeException why = StockadeException.of(reason.group());
             why.initCause(refused);
@@ -363,6 +364,12 @@ public final class Lease implements AutoCloseable {
             }
             throw why;
         }
+    }
+
+    private static SQLException mayNotPresent(SQLException refused) {
+        return new SQLException(refused.getMessage() + ": the role of this connection may not"
+                                    + " present; GRANT stockade_app TO it",
+                                NO_RIGHT, refused);
     }
 
     /**
