@@ -168,9 +168,8 @@ bool cli_finds_store(const struct cli *cli, const char *uri, struct failure *fai
         target_parse(uri, &target, why, sizeof why) ? uri_after(target.path, "sqlite:") : NULL;
 
     if (!cli->looks || target.kind != TARGET_EMBEDDED || path == NULL || access(path, F_OK) == 0 ||
-        errno != ENOENT) {
+        errno != ENOENT)
         return true;
-    }
     return failure_set(failure, "there is no %s", path);
 }
 

@@ -101,9 +101,8 @@ static int unknown_command(int argc, char **argv)
     for (int i = 0; i < COMMANDS; i++) {
         size_t first = strcspn(commands[i].name, " ");
         if (grouped == NULL && strlen(argv[0]) == first &&
-            strncmp(argv[0], commands[i].name, first) == 0) {
+            strncmp(argv[0], commands[i].name, first) == 0)
             grouped = commands[i].name;
-        }
         nearest_offer(&one, commands[i].name);
         nearest_offer(&both, commands[i].name);
     }

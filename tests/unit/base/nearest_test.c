@@ -66,6 +66,7 @@ TEST(slips_are_counted_and_have_a_bound)
     assert_int_equal(slips_to("abcdef", "aXXdeX"), 99);
     assert_int_equal(slips_to("abcdefghi", "aXcXefXhi"), 3);
     assert_int_equal(slips_to("abc", "abcdefghi"), 6); /* its beginning */
+    assert_int_equal(slips_to("ab", "abcdefghi"), 99);
     assert_int_equal(slips_to("0123456789012345678901234567890123456789",
                               "012345678901234567890123456789012345678X"),
                      1);
