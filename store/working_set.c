@@ -100,14 +100,13 @@ void set_free(struct set *set)
 
 /* Finding. A key is a letter for the kind, then the id (but for names), then the name. */
 
-/* A receipt's ID has the name of its user in it, so it may be as long as two names. */
-enum { NAME = 'n', ID = 'i', KEY_ROOM = 9 + 2 * RESOURCE_NAME_MAX };
+enum { NAME = 'n', ID = 'i', KEY_ROOM = 9 + SET_KEY_MAX };
 
 static struct bytes make_key(char *out, char kind, int64_t id, struct bytes name)
 {
     size_t len = 0;
 
-    check(name.len <= KEY_ROOM - 9);
+    check(name.len <= SET_KEY_MAX);
     out[len++] = kind;
     if (kind != NAME) {
         memcpy(out + len, &id, sizeof id);
@@ -199,7 +198,7 @@ void set_want(enum known *known)
 
 static void hint_part(struct set *set, struct row *row, enum part_kind kind, struct bytes key)
 {
-    if (row->known == KNOWN || key.len == 0 || key.len > KEY_ROOM - 9)
+    if (row->known == KNOWN || key.len == 0 || key.len > SET_KEY_MAX)
         return;
     if (set->hints_count == set->hints_room) {
         set->hints_room = set->hints_room * 2 + 64;

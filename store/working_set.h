@@ -31,6 +31,9 @@ struct item {
     struct bytes key;
 };
 
+/* Bytes of the name of a resource or a field, or of an ID, which has its user's name, too. */
+#define SET_KEY_MAX (2 * RESOURCE_NAME_MAX)
+
 enum known { UNKNOWN, WANTED, KNOWN, LOCKED };
 
 /* The part of a row that operations may change. */
@@ -55,6 +58,7 @@ struct row {
     struct bytes name;
     enum known known;
     bool stored;             /* the row is in the database */
+    bool implausible;        /* there it says what cannot be */
     bool was_waited;         /* content.waited as it is in the database */
     enum known fields;       /* are all of its fields here? */
     enum known string_known; /* a large string is not read along with the row */

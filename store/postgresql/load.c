@@ -15,6 +15,17 @@ static enum value_type type_of(int64_t number)
     return number == VALUE_STRING || number == VALUE_HASH ? (enum value_type)number : VALUE_NONE;
 }
 
+/* Could a fence be like that, and a type? Anything else is damage. */
+static bool is_plausible(const struct pg_txn *txn, const PGresult *result, int at)
+{
+    int64_t token = pg_value_int64(txn->pg, result, at, 2),
+            state = pg_value_int64(txn->pg, result, at, 3),
+            type = pg_value_int64(txn->pg, result, at, 4);
+
+    return token >= 0 && token <= TOKEN_MAX && state >= FENCE_NONE && state <= FENCE_REVOKED &&
+           type >= VALUE_NONE && type <= VALUE_HASH;
+}
+
 /* Take a resource's row, with the columns of PG_ROW, into the set. */
 static void take_row(struct pg_txn *txn, const PGresult *result, int at)
 {
@@ -23,6 +34,7 @@ static void take_row(struct pg_txn *txn, const PGresult *result, int at)
     struct content *now = &row->now;
 
     set_identify(set, row, pg_value_int64(txn->pg, result, at, 0));
+    row->implausible = !is_plausible(txn, result, at);
     now->exists = row->stored = true;
     now->resource = (struct resource){
         .id = row->id,
@@ -233,7 +245,11 @@ static void take_parts(struct pg_txn *txn, enum part_kind kind)
     for (int i = 0; i < txn->pg->pq.PQntuples(result); i++) {
         struct set *set = &txn->set;
         struct row *row = set_row_by_id(set, pg_value_int64(txn->pg, result, i, 0));
-        struct part *part = set_part(set, row, kind, pg_value_bytes(txn->pg, result, i, 1));
+        struct bytes key = pg_value_bytes(txn->pg, result, i, 1);
+        row->implausible |= key.len > SET_KEY_MAX;
+        if (row->implausible)
+            continue;
+        struct part *part = set_part(set, row, kind, key);
         if (part->known != KNOWN)
             take_part(txn, part, result, i);
     }

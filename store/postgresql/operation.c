@@ -46,17 +46,28 @@ static void give(const struct pg_txn *txn, const struct row *row, struct resourc
     resource->fence.floor = txn->floor > resource->fence.token ? txn->floor : resource->fence.token;
 }
 
+/* A row says what cannot be: the operation fails, and no other one. */
+static enum stk_error implausible(struct pg_txn *txn)
+{
+    txn->implausible = true;
+    return STK_STORE;
+}
+
 static enum stk_error find(struct store_txn *base, struct bytes name, struct resource *resource)
 {
     struct pg_txn *txn = pg_txn_of(base);
-    struct row *row = set_row(&txn->set, name);
 
+    if (name.len > SET_KEY_MAX) /* it comes from a row, not from a client */
+        return implausible(txn);
+    struct row *row = set_row(&txn->set, name);
     txn->found_locked |= row->known == LOCKED;
     if (row->known == LOCKED)
         return pg_stop(txn, PG_LOCKED);
     if (!have(txn, &row->known))
         return STK_STORE;
     txn->found_locked |= row->known == LOCKED;
+    if (row->implausible)
+        return implausible(txn);
     row->asked_by = txn->number;
     /* An earlier operation that waits for the row comes first. */
     if (row->known == LOCKED || row->busy ||
@@ -282,7 +293,7 @@ static enum stk_error field_remove(struct store_txn *base, struct resource *reso
     struct part_content *now = set_change_part(&txn->set, part);
     now->exists = false;
     now->put = true;
-    int64_t left = row->now.fields - 1;
+    int64_t left = row->now.fields > 1 ? row->now.fields - 1 : 0;
     put_type(txn, row, resource, left > 0 ? VALUE_HASH : VALUE_NONE, left);
     return STK_OK;
 }
@@ -293,17 +304,18 @@ static int by_key(const void *a, const void *b)
                          (*(const struct part *const *)b)->key);
 }
 
-/* Hand out the fields of a hash that is in the set as a whole, in the order of their names. */
+/* Hand out the fields of a hash that is in the set as a whole, in the order of their names. What the
+ * row counts of them may be wrong. */
 static void each_here(const struct row *row, struct bytes from, txn_each_field each, void *context)
 {
-    const struct part **sorted = mem_alloc(((size_t)row->now.fields + 1) * sizeof(void *));
-    size_t count = 0;
+    size_t parts = 0, count = 0;
 
     for (const struct part *at = row->parts; at != NULL; at = at->next)
-        if (at->kind == PART_FIELD && at->now.exists && bytes_compare(at->key, from) >= 0) {
-            check(count < (size_t)row->now.fields);
+        parts++;
+    const struct part **sorted = mem_alloc((parts + 1) * sizeof(void *));
+    for (const struct part *at = row->parts; at != NULL; at = at->next)
+        if (at->kind == PART_FIELD && at->now.exists && bytes_compare(at->key, from) >= 0)
             sorted[count++] = at;
-        }
     qsort(sorted, count, sizeof *sorted, by_key);
     for (size_t i = 0; i < count; i++)
         if (!each(context, sorted[i]->key, sorted[i]->now.value))
@@ -328,6 +340,8 @@ static enum stk_error each_field_from(struct store_txn *base, const struct resou
         row->fields = KNOWN;
     if (!have(txn, &row->fields))
         return STK_STORE;
+    if (row->implausible)
+        return implausible(txn);
     each_here(row, from, each, context);
     return STK_OK;
 }
@@ -527,12 +541,16 @@ void pg_operation_run(struct pg_txn *txn, struct store_op *op, size_t number)
 {
     txn->stop = PG_ON;
     txn->number = number;
-    txn->in_savepoint = txn->broken = txn->found_locked = false;
+    txn->in_savepoint = txn->broken = txn->found_locked = txn->implausible = false;
     txn->sql_ms = 0;
     txn->claims_count = 0;
     op->error = op->run(op, &txn->base);
     if (txn->in_savepoint && txn->stop == PG_ON)
         (void)savepoint_keep(&txn->base);
     txn->in_savepoint = false;
+    if (txn->implausible && txn->stop == PG_ON) {
+        op->error = STK_STORE;
+        op->why = "a row of Stockade's tables holds impossible values (stockade check)";
+    }
     op->found_locked |= txn->found_locked;
 }

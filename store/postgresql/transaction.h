@@ -117,6 +117,7 @@ struct pg_txn {
     bool direct;       /* do not stop for what is missing: fetch it at once */
     size_t number;     /* of the operation in its batch, from 1 */
     bool found_locked; /* it asked for a row that another transaction has locked */
+    bool implausible;  /* it asked for a row that says what cannot be */
     bool in_savepoint;
     struct set_savepoint set_savepoint;
     int64_t sql_ms;             /* how long its SQL has taken so far */

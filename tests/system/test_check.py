@@ -17,7 +17,8 @@ import pytest
 from harness.limits import HANG_SECONDS, patience, wait_until
 from harness.resp import encode
 from harness.rig import Rig
-from harness.maintenance import NO_STORES, execute, make_newer, make_version_1, overwrite
+from harness.maintenance import (NO_STORES, each_command, execute, make_newer, make_version_1,
+                                 overwrite, query)
 
 WHOLE = "ok: 6 resources, 4 values, 3 receipts, 1 guards\n"
 HUGE = 1 << 53
@@ -193,6 +194,35 @@ def test_damage_is_found_and_named(maintenance, store, case):
     assert any(k == kind and re.search(said, text) for k, text in found), done.stdout
     count = "1 finding" if len(found) == 1 else f"{len(found)} findings"
     assert done.stdout.splitlines()[-1].startswith(f"{count}: "), done.stdout
+
+
+def test_damaged_rows_end_no_daemon(rig, store):
+    """Each row of a resource that is damaged is a copy of `live`; then the others, as they come."""
+    columns = ", ".join(name for _, name, *_ in query(store, "PRAGMA table_info(stockade_resource)")
+                        if name not in ("id", "name"))
+    live, names, kinds = "x'6c697665'", [], ("fence", "value", "receipt")
+    damage = [sql for case, (sql, kind, _) in DAMAGE.items() if kind in kinds and case not in AFTER]
+    for sql in damage:
+        if live in sql and "DELETE" not in sql:
+            names.append(f"r{len(names)}")
+            copy = f"x'{names[-1].encode().hex()}'"
+            execute(store, f"INSERT INTO stockade_resource(name, {columns}) SELECT {copy}, "
+                           f"{columns} FROM stockade_resource WHERE name = {live}")
+            execute(store, sql.replace(live, copy))
+    for sql in damage:
+        if live not in sql or "DELETE" in sql:
+            execute(store, sql)
+    for length in (512, 513, 1025, 5000):
+        execute(store, f"INSERT INTO stockade_resource(name, {columns}) SELECT zeroblob({length}), "
+                       f"{columns} FROM stockade_resource WHERE name = x'{b'r2'.hex()}'")
+        execute(store, f"INSERT INTO stockade_hash SELECT id, zeroblob({length}), x'31' FROM "
+                       f"stockade_resource WHERE name = x'{b'released'.hex()}'")
+    for changes in (False, True):
+        client = rig.daemon().client()
+        each_command(client, [*names, "live", "released", "revoked"], changes)
+        assert client("PING") == "PONG"
+        rig.processes[-1].close_clients()
+        rig.processes[-1].stop()
 
 
 def test_a_store_without_damage_is_ok_and_stays_as_it_is(maintenance, store):

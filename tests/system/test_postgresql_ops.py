@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from harness.limits import HANG_SECONDS, patience, wait_until
-from harness.maintenance import NO_STORES, Maintenance, cycle, execute, floor_said, query, value
+from harness.maintenance import (NO_STORES, Maintenance, cycle, each_command, execute, floor_said,
+                                 query, value)
 from harness.postgres import Postgres, ask, program, run
 from harness.resp import ReplyError
 
@@ -600,10 +601,9 @@ def expect_found(ops, uri, damage):
     return found
 
 
-def test_each_damage_of_rows_is_found_and_named(rig, ops, database, uri):
+def damage_all(database):
+    """All that ROWS and DAMAGE say, in a store that is furnished: what `check` has to say of it."""
     database.damaged = True
-    furnish(rig.daemon(store=uri).client())
-    rig.processes.pop().stop()  # it would clear some of it away
     columns = ("token, state, type, anonymous, holds, ttl_ms, session, connection, changed_ms,"
                " receipts_gone, receipts_token, fields, owner, value")
     damage = list(DAMAGE)
@@ -615,7 +615,40 @@ def test_each_damage_of_rows_is_found_and_named(rig, ops, database, uri):
         damage.append((what, kind, f"r{number}: {said}"))
     for sql, *_ in DAMAGE:
         database.sql(sql)
-    expect_found(ops, uri, damage)
+    return damage
+
+
+def test_each_damage_of_rows_is_found_and_named(rig, ops, database, uri):
+    furnish(rig.daemon(store=uri).client())
+    rig.processes.pop().stop()  # it would clear some of it away
+    expect_found(ops, uri, damage_all(database))
+
+
+# Of the hash: field names beyond any that a client may give, one that is gone, one too many; and
+# names of resources that are longer than any.
+ODD_LENGTHS = [
+    "UPDATE stockade.resource SET fields = 1 WHERE name = 'hash'",
+    "UPDATE stockade.resource SET fields = 9 WHERE name = 'hash'",
+    "UPDATE stockade.resource SET fields = 0 WHERE name = 'hash'",
+    *(f"INSERT INTO stockade.field SELECT id, repeat('f', {length})::bytea, 'v' FROM"
+      " stockade.resource WHERE name = 'hash'" for length in (512, 513, 1024, 1025, 5000)),
+    "DELETE FROM stockade.field WHERE field = 'g'",
+    *(f"UPDATE stockade.resource SET name = repeat('n', {length})::bytea WHERE name = '{name}'"
+      for name, length in (("live", 1024), ("done", 1025), ("gone", 5000))),
+]
+
+
+def test_damaged_rows_end_no_daemon(rig, database, uri):
+    furnish(rig.daemon(store=uri).client())
+    rig.processes.pop().stop()
+    damage_all(database)
+    client = rig.daemon(store=uri).client()
+    for sql in ODD_LENGTHS:
+        database.sql(sql)
+        each_command(client, ["hash"])
+    client = rig.daemon(store=uri).client()
+    each_command(client, ["hash", "live", *(f"r{number}" for number in range(len(ROWS)))], True)
+    assert client("PING") == "PONG"
 
 
 def test_receipts_that_no_sweep_would_find_are_found_where_all_leases_ended_at_once(
