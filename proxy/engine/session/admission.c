@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fence/base/check.h"
 #include "fence/base/log.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/rights.h"
@@ -123,7 +124,7 @@ void admission_take_broken(struct session *session, const char *why)
 
 /* May it start now, or must what is under way finish first? */
 
-bool admission_has_turn(const struct session *session, const struct request *request)
+static bool has_turn(const struct session *session, const struct request *request)
 {
     bool strange = session_is_stranger(session);
 
@@ -297,7 +298,8 @@ bool session_looks_on(struct session *session, struct request *request)
     return true;
 }
 
-bool admission_lets_begin(struct session *session, struct request *request)
+/* False: it has been answered. */
+static bool lets_begin(struct session *session, struct request *request)
 {
     if (!session_admits(session, request)) {
         note_refused_command(session, request->command);
@@ -307,4 +309,46 @@ bool admission_lets_begin(struct session *session, struct request *request)
     if (is_restricted(session))
         request_take_rights(request, session->rights); /* which the store's threads may ask */
     return !may_be_administration(request) || audit_administration(session, request);
+}
+
+void admission_take_place(struct session *session, struct request *request)
+{
+    check(request->stage == REQUEST_PARSED);
+    request->stage = REQUEST_STARTED;
+    request->started_us = session->engine->now_us;
+    request->on_finished = session->on_finished;
+    session->engine->requests_open++;
+    list_append(&session->pending, &request->link);
+    session->pending_count++;
+    session->pending_bytes += request->size;
+    session_count_bytes(session);
+}
+
+bool admission_start_next(struct session *session)
+{
+    struct request *request = session->next;
+
+    if (!has_turn(session, request) ||
+        (is_restricted(session) && request->stage == REQUEST_PARSED &&
+         session_looks_on(session, request)))
+        return false;
+    if (session->input_ended && request->command->abandon != NULL) {
+        session_kill(session); /* as session_input_ended says */
+        return true;
+    }
+    if (request->stage == REQUEST_QUEUED)
+        return session->on_queued(request);
+    session->next = NULL;
+    admission_take_place(session, request);
+    if (request->order != ORDER_NOW) {
+        session->running_order = request->order;
+        session->running_count++;
+    }
+    if (request->order == ORDER_READ) {
+        request->weight = REPLY_SMALL;
+        session->engine->reads_weight += request->weight;
+    }
+    if (lets_begin(session, request))
+        request->command->start(request);
+    return true;
 }

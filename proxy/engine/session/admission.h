@@ -3,9 +3,10 @@
  * error, an unknown command and one that is refused are requests as all others are, and take their
  * turn.
  *
- *   admission_take ──▶ session->next ──▶ admission_has_turn ──▶ admission_lets_begin ──▶ start
- *     unknown, wrong count of words,      order, back-pressure     stopping, login, rights, limits,
- *     broken protocol: an answer                                   MULTI: an error, and no start
+ *   admission_take ──▶ session->next ──▶ admission_start_next ──▶ session_admits ──▶ start
+ *     unknown, wrong count of words,      order, back-pressure      stopping, login, rights,
+ * limits, broken protocol: an answer                                    MULTI: an error, and no
+ * start
  *
  * A command between MULTI and EXEC passes the second half twice: when it is queued, and, as to
  * rights, at EXEC (write/multi.c). */
@@ -19,10 +20,11 @@
 void admission_take(struct session *session, const struct bytes *argv, size_t argc);
 /* What came in is no request: make an error `next`, after which the connection ends. */
 void admission_take_broken(struct session *session, const char *why);
-/* Has its turn come, by order and back-pressure? */
-bool admission_has_turn(const struct session *session, const struct request *request);
-/* The checks that come before a command starts. False: it has been answered. */
-bool admission_lets_begin(struct session *session, struct request *request);
+/* Start `next`, if it has its turn and nothing speaks against it; else it is answered. False: it
+ * has to wait. */
+bool admission_start_next(struct session *session);
+/* Give its reply a place in the order of replies. */
+void admission_take_place(struct session *session, struct request *request);
 
 /* Those that a queued command passes, too. False: the error is in the reply. */
 bool session_admits(struct session *session, struct request *request);

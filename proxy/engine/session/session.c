@@ -32,6 +32,7 @@
 /* An idle connection keeps at most this much memory for its next reply. */
 #define SESSION_SPARE_MAX (16 << 10)
 
+static void on_finished(struct request *request);
 static void on_audited(struct audit_wait *wait, bool on_disk);
 
 struct session *session_open(struct engine *engine, const char *peer, bool trusted,
@@ -57,6 +58,7 @@ struct session *session_open(struct engine *engine, const char *peer, bool trust
     list_init(&session->places);
     list_init(&session->changed);
     list_init(&session->stranger);
+    session->on_finished = on_finished;
     session->unaudited.on_end = on_audited;
     list_init(&session->unaudited.link);
     identity_forget(session);
@@ -206,7 +208,6 @@ bool session_input_ended(struct session *session)
     return true;
 }
 
-static bool start_next(struct session *session);
 static size_t parse(struct session *session, const char *data, size_t len);
 
 /* Parse and start as much as order and bounds allow. Return how many of `len` bytes it used. While
@@ -218,7 +219,7 @@ static size_t advance(struct session *session, const char *data, size_t len)
 
     while (session->life == SESSION_OPEN)
         if (session->next != NULL) {
-            if (!start_next(session))
+            if (!admission_start_next(session))
                 return at;
         } else if (at == len || session->logging_in) {
             return at;
@@ -228,19 +229,10 @@ static size_t advance(struct session *session, const char *data, size_t len)
     return len; /* ending: the rest is not read */
 }
 
-static void finished(struct request *request);
-
-static void count_bytes(struct session *session)
-{
-    if (!session_is_stranger(session)) /* whose account is another's */
-        account_count_bytes(session->account, &session->bytes,
-                            session->pending_bytes + session->queued_bytes + session->share);
-}
-
 void session_count_queued(struct session *session, size_t bytes)
 {
     session->queued_bytes = bytes;
-    count_bytes(session);
+    session_count_bytes(session);
 }
 
 void session_hand_over_queued(struct session *session, struct request *exec)
@@ -250,27 +242,13 @@ void session_hand_over_queued(struct session *session, struct request *exec)
     session->queued_bytes = 0;
 }
 
-/* From now on its reply has a place in the order. */
-static inline void take_place(struct session *session, struct request *request)
-{
-    check(request->stage == REQUEST_PARSED);
-    request->stage = REQUEST_STARTED;
-    request->started_us = session->engine->now_us;
-    request->on_finished = finished;
-    session->engine->requests_open++;
-    list_append(&session->pending, &request->link);
-    session->pending_count++;
-    session->pending_bytes += request->size;
-    count_bytes(session);
-}
-
 /* A started request of no command, for an answer in its place in the order of replies. */
 static struct request *place(struct session *session)
 {
     static const struct command no_command = {.name = "", .deed = DEED_NOTHING, .order = ORDER_NOW};
     struct request *request = request_new(session, &no_command, NULL, 0);
 
-    take_place(session, request);
+    admission_take_place(session, request);
     return request;
 }
 
@@ -306,37 +284,6 @@ static size_t parse(struct session *session, const char *data, size_t len)
     return used;
 }
 
-/* Start: what was parsed goes to its command, when its turn has come. */
-
-/* Start the request that was parsed. False: it has to wait. */
-static bool start_next(struct session *session)
-{
-    struct request *request = session->next;
-
-    if (!admission_has_turn(session, request) ||
-        (request->stage == REQUEST_PARSED && session_looks_on(session, request)))
-        return false;
-    if (session->input_ended && request->command->abandon != NULL) {
-        session_kill(session); /* as session_input_ended says */
-        return true;
-    }
-    if (request->stage == REQUEST_QUEUED)
-        return session->on_queued(request);
-    session->next = NULL;
-    take_place(session, request);
-    if (request->order != ORDER_NOW) {
-        session->running_order = request->order;
-        session->running_count++;
-    }
-    if (request->order == ORDER_READ) {
-        request->weight = REPLY_SMALL;
-        session->engine->reads_weight += request->weight;
-    }
-    if (admission_lets_begin(session, request))
-        request->command->start(request);
-    return true;
-}
-
 /* Finished: replies go to the output in the order in which their requests arrived. */
 
 static void count_output(struct session *session)
@@ -346,7 +293,7 @@ static void count_output(struct session *session)
     bool counts = bytes > REPLY_SMALL && !session_is_stranger(session);
 
     replies_count(&session->engine->replies, &session->share, counts ? bytes : 0);
-    count_bytes(session);
+    session_count_bytes(session);
 }
 
 /* A large reply is not copied. */
@@ -380,7 +327,7 @@ static void take_finished(struct session *session)
 
 /* A request's on_finished. Behind what has to be in the audit first, replies wait in their places.
  */
-static void finished(struct request *request)
+static void on_finished(struct request *request)
 {
     struct session *session = request->session;
 

@@ -89,8 +89,9 @@ struct session {
     size_t share;  /* its part of the room for replies: `out` and unsent, where these are large */
     size_t bytes;  /* what it counts for in its account: requests, queued ones, that share */
 
-    struct multi *multi; /* between MULTI and EXEC; or NULL */
-    size_t queued_bytes; /* of the arguments queued there */
+    void (*on_finished)(struct request *request); /* of each that was started */
+    struct multi *multi;                          /* between MULTI and EXEC; or NULL */
+    size_t queued_bytes;                          /* of the arguments queued there */
     /* Called for a command that arrives for the transaction. False: call again in the next turn. */
     bool (*on_queued)(struct request *request);
     bool exec_refused;             /* a command could not be queued, so EXEC will be refused */
@@ -105,6 +106,14 @@ struct session {
 static inline bool session_is_stranger(const struct session *session)
 {
     return !list_empty(&session->stranger);
+}
+
+/* Its account has to know what it holds. */
+static inline void session_count_bytes(struct session *session)
+{
+    if (!session_is_stranger(session)) /* whose account is another's */
+        account_count_bytes(session->account, &session->bytes,
+                            session->pending_bytes + session->queued_bytes + session->share);
 }
 
 /* Have the host told, at the end of the turn, that there is news of the session. */
