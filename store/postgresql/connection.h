@@ -36,8 +36,8 @@ void pg_connection_init(struct pg_connection *connection, const char *uri, enum 
                         const struct log *log);
 void pg_connection_free(struct pg_connection *connection);
 /* The first attempt, which makes the store where there is none. False: it has failed, and waiting
- * does not mend that; `why` says why, and what to do. Where waiting may mend it, that is logged, and
- * pg_connection_ready() tries again. */
+ * does not mend that; `why` says why, and what to do. Where waiting may mend it, that is logged,
+ * and pg_connection_ready() tries again. */
 bool pg_connection_open(struct pg_connection *connection, char *why, size_t why_size);
 /* Return whether the connection can be used; make it anew where it has to be. It has the schema
  * and the statements then, and knows that the store is the one that it was. False: retry.why says

@@ -304,8 +304,8 @@ static int by_key(const void *a, const void *b)
                          (*(const struct part *const *)b)->key);
 }
 
-/* Hand out the fields of a hash that is in the set as a whole, in the order of their names. What the
- * row counts of them may be wrong. */
+/* Hand out the fields of a hash that is in the set as a whole, in the order of their names. What
+ * the row counts of them may be wrong. */
 static void each_here(const struct row *row, struct bytes from, txn_each_field each, void *context)
 {
     size_t parts = 0, count = 0;

@@ -475,8 +475,8 @@ static bool end_silent(struct pg *pg)
     return pg_run(pg, text);
 }
 
-/* Have libpq connect, at once or by PQconnectPoll. The URI (dbname) overrides the keys before it. The
- * name behind it is ours: others know by it what the connection is (blockers.h, kept_out.h). */
+/* Have libpq connect, at once or by PQconnectPoll. The URI (dbname) overrides the keys before it.
+ * The name behind it is ours: others know by it what the connection is (blockers.h, kept_out.h). */
 static PGconn *connect_by(const struct pg *pg,
                           PGconn *(*connect)(const char *const *keys, const char *const *values,
                                              int expand_dbname))

@@ -46,8 +46,8 @@ struct pg_watch {
     pthread_mutex_t lock;
     bool stopping;
     struct worker *writes; /* borrowed; NULL once it ends */
-    struct buf freed; /* resources whose lease has ended here, for NOTIFY */
-    struct buf heard; /* those whose lease has ended elsewhere, for the owner */
+    struct buf freed;      /* resources whose lease has ended here, for NOTIFY */
+    struct buf heard;      /* those whose lease has ended elsewhere, for the owner */
 };
 
 /* The connection was set up by pg_connection_init. False: no thread could be had; pg_watch_stop

@@ -121,8 +121,8 @@ NO_STORES = [pytest.param(make, said, id=name) for name, make, said in (
      "is another program's database"))]
 
 
-LOOKS = """GET {0}|TYPE {0}|STRLEN {0}|HGET {0} f|HLEN {0}|HGETALL {0}|HSCAN {0} 0|LEASE {0}|WAITERS {0}
-    RECEIPT {0} 1 one|FENCED 1 GET {0}|FENCED 1 HGETALL {0}|LEASES|SCAN 0|DBSIZE|HISTORY {0}"""
+LOOKS = """GET {0}|TYPE {0}|STRLEN {0}|HGET {0} f|HLEN {0}|HGETALL {0}|HSCAN {0} 0|LEASE {0}
+    WAITERS {0}|RECEIPT {0} 1 one|FENCED 1 GET {0}|FENCED 1 HGETALL {0}|LEASES|SCAN 0|DBSIZE|HISTORY {0}"""
 CHANGES = """FENCED 1 HSET {0} f 9|FENCED 1 HDEL {0} f|FENCED 1 ID one SET {0} 9|FENCED 1 SET {0} 9
     FENCED 1 DEL {0}|RENEW {0} 1|ACQUIRE {0} 9|ACQUIRE {0} 9 OWNER me|RELEASE {0} 1|REVOKE {0}"""
 
