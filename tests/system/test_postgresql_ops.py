@@ -633,19 +633,21 @@ ODD_LENGTHS = [
     *(f"INSERT INTO stockade.field SELECT id, repeat('f', {length})::bytea, 'v' FROM"
       " stockade.resource WHERE name = 'hash'" for length in (512, 513, 1024, 1025, 5000)),
     "DELETE FROM stockade.field WHERE field = 'g'",
-    *(f"UPDATE stockade.resource SET name = repeat('n', {length})::bytea WHERE name = '{name}'"
-      for name, length in (("live", 1024), ("done", 1025), ("gone", 5000))),
+    *(f"UPDATE stockade.resource SET name = repeat('n', {length})::bytea"
+      f" WHERE name = 'live' OR length(name) = {before}"
+      for before, length in ((0, 1024), (1024, 1025), (1025, 5000))),
+    "UPDATE stockade.resource SET name = 'live' WHERE length(name) = 5000",
 ]
 
 
 def test_damaged_rows_end_no_daemon(rig, database, uri):
     furnish(rig.daemon(store=uri).client())
     rig.processes.pop().stop()
-    damage_all(database)
     client = rig.daemon(store=uri).client()
     for sql in ODD_LENGTHS:
         database.sql(sql)
         each_command(client, ["hash"])
+    damage_all(database)
     client = rig.daemon(store=uri).client()
     each_command(client, ["hash", "live", *(f"r{number}" for number in range(len(ROWS)))], True)
     assert client("PING") == "PONG"

@@ -2,6 +2,7 @@
 """`stockade backup`, `restore` and `check` on the store of a rig, and what is in a file."""
 
 import contextlib
+import os
 import re
 import sqlite3
 
@@ -133,3 +134,5 @@ def each_command(client, names, changes=False):
     for name in names:
         for line in re.split(r"[|\n]", LOOKS + ("|" + CHANGES if changes else "")):
             client.ask(*line.format(name).split())
+        # With an ID it is a write, for which a hash is loaded as a whole.
+        client.ask("FENCED", 1, "ID", os.urandom(8).hex(), "HGETALL", name)
