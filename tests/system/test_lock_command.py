@@ -225,9 +225,11 @@ def test_a_dead_daemon_that_comes_back_in_time_is_not_noticed_by_the_program(rig
 
 
 def answer(connection, answers):
-    """A server that grants once, renews once, and is silent from then on."""
+    """A server that grants once, renews once, and is silent from then on but for greetings."""
     with contextlib.suppress(OSError), connection:
         while asked := connection.recv(4096):
+            if b"HELLO" in asked:
+                connection.sendall(b"*0\r\n")
             for command in [word for word in answers if word in asked]:
                 connection.sendall(answers.pop(command))
 

@@ -5,6 +5,7 @@ The daemon runs with --unfenced-writes allow. Where the two differ on purpose (n
 512 bytes, writes to several keys, expiry), other files test what is right.
 """
 
+import re
 import shlex
 
 import pytest
@@ -124,6 +125,7 @@ PUBSUB | PUBSUB NOSUCH | PUBSUB NUMPAT x | PUBSUB CHANNELS a b | PUBSUB NUMSUB |
 PUBSUB CHANNELS none* | PUBSUB NUMSUB a b | PUBLISH | PUBLISH a | PUBLISH a b c | PUBLISH nobody x
 """
 
+HINT = re.compile(rb"\(did you mean [A-Z]+\?\)")  # behind the words of Redis
 SCRIPTS = {"strings": STRINGS, "numbers": NUMBERS, "floats": FLOATS, "ranges": RANGES,
            "hashes": HASHES, "types": TYPES, "others": OTHERS}
 KEYS_OF_NOTHING = {"NOSUCH", "nosuch", "CLIENT", "client", "CONFIG", "COMMAND", "PING", "ECHO",
@@ -157,7 +159,7 @@ def test_replies_and_errors_are_those_of_redis(pair, key, script):
             sent[1:] = [f"{key}/{word}" for word in sent[1:]] if several else \
                 [f"{key}/{sent[1]}", *sent[2:]]
         ours.ask(*sent), theirs.ask(*sent)
-        if ours.reader.raw != theirs.reader.raw:
+        if HINT.sub(b"", ours.reader.raw) != theirs.reader.raw:
             differences.append(f"{command}: {ours.reader.raw!r}, Redis: {theirs.reader.raw!r}")
     assert not differences, "\n" + "\n".join(differences)
 

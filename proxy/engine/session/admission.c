@@ -60,7 +60,8 @@ static struct buf *answer_next(struct session *session, const struct command *wh
  * have been meant behind it. */
 static void reply_unknown(struct session *session, const struct bytes *argv, size_t argc)
 {
-    char text[200], hint[NEAREST_HINT_MAX];
+    char text[200], room_for_hint[NEAREST_HINT_MAX];
+    const char *hint = command_hint(&session->engine->index, argv[0], room_for_hint);
     int len =
         snprintf(text, sizeof text,
                  "unknown command '%.*s', with args beginning with: ", BYTES_CUT(argv[0], 128));
@@ -71,7 +72,7 @@ static void reply_unknown(struct session *session, const struct bytes *argv, siz
     }
     note_refused_command(session, &wrong_command);
     resp_error(answer_next(session, &wrong_command), STK_ERR, "%s%s", text,
-               command_hint(&session->engine->index, argv[0], hint));
+               hint + (hint[0] == ' ')); /* the text has one already */
 }
 
 static void reply_misfit(struct session *session, const struct command *command, size_t argc)
