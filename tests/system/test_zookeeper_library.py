@@ -47,7 +47,7 @@ def test_where_it_is_missing_the_package_is_named(rig, tool, without_it):
     daemon.expected_status = 1
     assert daemon.wait() == 1
     assert "install the package libzookeeper-mt2" in daemon.stderr().splitlines()[-1]
-    done = tool.run("-u", f"sqlite:{tool.folder}/x.db?lease={lease}", "set", "k", "v", env=without_it,
-                    timeout=patience(20))
+    done = tool.run("-u", f"sqlite:{tool.folder}/x.db?lease={lease}", "set", "k", "v",
+                    env=without_it, timeout=patience(20))
     assert done.returncode == 1 and "install the package libzookeeper-mt2" in done.stderr
     assert rig.daemon(env=without_it).client()("PING") == "PONG", "others do not miss it"
