@@ -81,9 +81,9 @@ static const char *const wrong[][2] = {
     {"CLIENT KILL ID 1 ADDR", "-ERR syntax error\r\n"},
     {"CLIENT KILL NAME x", "-ERR syntax error\r\n"},
     {"nosuchcommandwithanamelongerthanthirtytwobytes a", "-ERR unknown command 'nosuch"},
-    {"GTE", "-ERR unknown command 'GTE', with args beginning with:  (did you mean GET?)\r\n"},
+    {"GTE", "-ERR unknown command 'GTE', with args beginning with: (did you mean GET?)\r\n"},
     {"acqire r 1",
-     "-ERR unknown command 'acqire', with args beginning with: 'r' '1'  (did you mean ACQUIRE?)"},
+     "-ERR unknown command 'acqire', with args beginning with: 'r' '1' (did you mean ACQUIRE?)"},
     {"SADD s m", "-ERR unknown command 'SADD', with args beginning with: 's' 'm' \r\n"},
 };
 
