@@ -107,9 +107,10 @@ enum stk_error stk_client_set_timeout(stk_client *client, int64_t timeout_ms)
 enum stk_error stk_client_set_name(stk_client *client, const char *name)
 {
     enum stk_error error = client_check(client);
-    size_t len = name == NULL ? 0 : strlen(name), plain = 0;
+    const char *given = name == NULL ? "" : name;
+    size_t len = strlen(given), plain = 0;
 
-    while (plain < len && name[plain] >= '!' && name[plain] <= '~')
+    while (plain < len && given[plain] >= '!' && given[plain] <= '~')
         plain++;
     if (error == STK_OK && (len < 1 || len > STK_NAME_MAX || plain < len))
         error = fail(STK_MISUSE, "a name is 1 to %d visible characters of ASCII, without blanks",
@@ -117,7 +118,7 @@ enum stk_error stk_client_set_name(stk_client *client, const char *name)
     if (error != STK_OK)
         return error;
     pthread_mutex_lock(&client->lock);
-    memcpy(client->name, name, len + 1);
+    memcpy(client->name, given, len + 1);
     close_idle(client, connection_close); /* they have the old one */
     client->idle_count = 0;
     pthread_mutex_unlock(&client->lock);

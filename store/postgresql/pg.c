@@ -532,7 +532,7 @@ bool pg_connect(struct pg *pg)
 /* Of a text that ends with an SQLSTATE. */
 static void take_code(struct pg *pg, const char *text)
 {
-    size_t len = strcspn(text, "\n"), code_len = sizeof pg->sqlstate - 1;
+    size_t len, code_len = sizeof pg->sqlstate - 1;
 
     for (const char *line = text; *line != '\0'; line += len + (line[len] != '\0')) {
         len = strcspn(line, "\n");

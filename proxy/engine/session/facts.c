@@ -17,13 +17,13 @@ enum { UNHEARD = -1 };
 
 /* What a listener makes of a fact. */
 struct hearing {
-    bool adds, resumes;    /* in the history: an entry; or first the one that it has */
-    enum history_end ends; /* the entry there; HISTORY_RUNS: does not end it */
-    int audit;             /* enum audit_event, or UNHEARD */
     const char *how;       /* the first word of the audit's reason, where a lease begins */
-    int event;             /* enum event_kind, or UNHEARD */
     const char *lost;      /* what the holder's connection is told; NULL: nothing */
     size_t counter;        /* in struct engine_counters; 0: none */
+    int audit;             /* enum audit_event, or UNHEARD */
+    int event;             /* enum event_kind, or UNHEARD */
+    enum history_end ends; /* the entry in the history; HISTORY_RUNS: does not end it */
+    bool adds, resumes;    /* an entry there; or first the one that it has */
 };
 
 #define COUNTS(name) offsetof(struct engine_counters, name)
