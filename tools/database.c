@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "fence/base/clock.h"
+#include "fence/base/mem.h"
+#include "store/postgresql/uri.h"
 
 enum { CONNECT_LIMIT_S = 10 };
 
@@ -25,13 +27,16 @@ bool database_open(struct database *database, const char *uri)
 {
     char connect_s[16], why[256];
     const char *const words[] = {"dbname", "connect_timeout", NULL};
-    const char *const values[] = {uri, connect_s, NULL};
+    char *of_libpq = pg_uri_of_libpq(uri);
+    const char *const values[] = {of_libpq, connect_s, NULL};
 
     *database = (struct database){.conn = NULL};
     (void)snprintf(connect_s, sizeof connect_s, "%d", CONNECT_LIMIT_S);
-    if (!libpq_load(&database->pq, why, sizeof why))
+    if (libpq_load(&database->pq, why, sizeof why))
+        database->conn = database->pq.PQconnectdbParams(words, values, 1);
+    mem_free_secret(of_libpq);
+    if (database->conn == NULL)
         return failure_set(&database->failure, "%s", why);
-    database->conn = database->pq.PQconnectdbParams(words, values, 1);
     if (database->pq.PQstatus(database->conn) != CONNECTION_OK) {
         (void)failed(database, "08001", database->pq.PQerrorMessage(database->conn));
         database_close(database);

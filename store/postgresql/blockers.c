@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "store/postgresql/statements.h"
+#include "store/postgresql/uri.h"
 
 enum {
     LONG_MS = 200,          /* an operation that has waited for so long makes us look */
@@ -19,7 +20,7 @@ enum {
 void blockers_init(struct blockers *blockers, const char *uri)
 {
     blockers->probe =
-        (struct pg){.uri = uri, .name = "stockade probe", .timeout_ms = PG_TIMEOUT_MS};
+        (struct pg){.uri = uri, .name = "stockade probe", .timeout_ms = pg_uri_timeout_ms(uri)};
     blockers->count = 0;
     pthread_mutex_init(&blockers->lock, NULL);
 }

@@ -10,6 +10,7 @@
 #include "store/postgresql/schema.h"
 #include "store/postgresql/sql.h"
 #include "store/postgresql/statements.h"
+#include "store/postgresql/uri.h"
 
 enum {
     AGAIN_MS = 250,
@@ -44,7 +45,7 @@ void pg_connection_init(struct pg_connection *connection, const char *uri, enum 
                .names = names,
                .texts = texts,
                .statements = PG_STATEMENTS,
-               .timeout_ms = PG_TIMEOUT_MS},
+               .timeout_ms = pg_uri_timeout_ms(uri)},
         .txn.pg = &connection->pg,
         .txn.connection = id,
         .txn.shared = shared,

@@ -7,11 +7,12 @@
 #include "fence/base/mem.h"
 #include "store/maintenance.h"
 #include "store/postgresql/pg.h"
+#include "store/postgresql/uri.h"
 
 bool store_postgresql_heads(const char *uri, struct store_audit_head **heads, size_t *count,
                             char *why, size_t why_size)
 {
-    struct pg pg = {.uri = uri, .name = "stockade audit", .timeout_ms = PG_TIMEOUT_MS};
+    struct pg pg = {.uri = uri, .name = "stockade audit", .timeout_ms = pg_uri_timeout_ms(uri)};
     PGresult *result = NULL;
     bool there = false;
 

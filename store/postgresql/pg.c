@@ -9,6 +9,8 @@
 
 #include "fence/base/check.h"
 #include "fence/base/clock.h"
+#include "fence/base/mem.h"
+#include "store/postgresql/uri.h"
 
 #define CONNECT_SECONDS "3"
 #define NO_STATEMENT    "26000" /* invalid_sql_statement_name */
@@ -227,7 +229,7 @@ void pg_send_describe(struct pg *pg, const char *portal)
 
 void pg_sync_within(struct pg *pg, int limit_ms)
 {
-    start_limit(pg, limit_ms);
+    start_limit(pg, limit_ms > pg->timeout_ms ? limit_ms : pg->timeout_ms);
     if (pg->conn != NULL && pg->pq.PQpipelineSync(pg->conn) != 1)
         fail_connection(pg);
 }
@@ -491,18 +493,21 @@ static PGconn *connect_by(const struct pg *pg,
                                 "client_encoding",
                                 "application_name",
                                 NULL};
+    char *uri = pg_uri_of_libpq(pg->uri);
     const char *const values[] = {CONNECT_SECONDS,
                                   "5",
                                   "2",
                                   "3",
                                   "3000",
-                                  strchr(pg->uri, ',') != NULL ? "read-write" : "any",
-                                  pg->uri,
+                                  strchr(uri, ',') != NULL ? "read-write" : "any",
+                                  uri,
                                   "UTF8",
                                   pg->name,
                                   NULL};
 
-    return connect(keys, values, 1);
+    PGconn *conn = connect(keys, values, 1);
+    mem_free_secret(uri);
+    return conn;
 }
 
 bool pg_connect(struct pg *pg)

@@ -26,7 +26,6 @@
 #define PG_HOLDER_MAX 192
 /* The name of connections of backup, restore and move. Those of daemons begin with "stockade ". */
 #define PG_MAINTENANCE_NAME "stockade-maintenance"
-#define PG_TIMEOUT_MS       5000 /* of a trip: nobody waits longer for a server that is silent */
 /* The limit of a trip that looks at all rows of a table: to begin a store anew, to guard a table.
  */
 #define PG_LONG_TIMEOUT_MS (120 * 1000)
@@ -42,12 +41,12 @@ enum pg_decision {
 
 struct pg {
     /* Set once. */
-    const char *uri;          /* libpq's; borrowed */
+    const char *uri;          /* borrowed */
     const char *name;         /* of the connection, for pg_stat_activity */
     const char *const *names; /* the prepared statements' names, by number */
     const char *const *texts; /* and their texts */
     size_t statements;
-    int timeout_ms; /* the limit of a trip, unless pg_sync_within sets another */
+    int timeout_ms; /* the limit of a trip, unless pg_sync_within sets a longer one */
     /* Called every now and then while the server is waited for; may be NULL. False: give up. */
     bool (*go_on)(void *context);
     void *go_on_context;

@@ -34,6 +34,7 @@
 #include "store/open.h"
 #include "store/postgresql/own_txn.h"
 #include "store/postgresql/reader.h"
+#include "store/postgresql/uri.h"
 #include "store/postgresql/writer.h"
 
 enum { READS_QUICK, READS_SLOW, READS };
@@ -232,6 +233,7 @@ static const char *hint_at_name(const struct libpq *pq, const char *error,
 
     for (const PQconninfoOption *at = all; at != NULL && at->keyword != NULL; at++)
         nearest_offer(&nearest, at->keyword);
+    pg_uri_offer(&nearest);
     nearest_hint(&nearest, hint);
     pq->PQconninfoFree(all);
     return hint;
@@ -280,9 +282,11 @@ bool store_postgresql_uri_is_valid(const char *uri, char *why, size_t why_size)
     struct libpq pq;
     char *error = NULL;
 
-    if (!libpq_load(&pq, why, why_size))
+    if (!libpq_load(&pq, why, why_size) || !pg_uri_is_valid(uri, why, why_size))
         return false;
-    PQconninfoOption *options = pq.PQconninfoParse(uri, &error);
+    char *of_libpq = pg_uri_of_libpq(uri);
+    PQconninfoOption *options = pq.PQconninfoParse(of_libpq, &error);
+    mem_free_secret(of_libpq);
     if (options == NULL)
         complain(&pq, error, why, why_size);
     bool valid = options != NULL && files_are_ordinary(options, why, why_size);

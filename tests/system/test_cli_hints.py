@@ -36,6 +36,12 @@ ROWS = {
     "a lease URI's option with another name": (
         (*DAEMON, "--lease", "redis://127.0.0.1:1?timeout=5"), 2,
         r'"timeout" is unknown; did you mean timeout_ms\?'),
+    "a parameter of ours in a store's URI": (
+        (*DAEMON, "--store", "postgresql:///x?timeout_m=1"), 2,
+        r'"timeout_m" \(did you mean timeout_ms\?\)'),
+    "a parameter of ours out of its bounds": (
+        (*DAEMON, "--store", "postgresql:///x?timeout_ms=1"), 2,
+        "the timeout_ms is a number from 100 to 600000"),
     "a store without its scheme": (
         (*DAEMON, "--store", "shop.db"), 2, r'did you mean "sqlite:shop.db"\?'),
     "a store as -u without its scheme": (

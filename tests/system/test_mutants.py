@@ -7,12 +7,14 @@ import sys
 
 import pytest
 
-from harness.limits import HANG_SECONDS, REPO
+from harness.limits import HANG_SECONDS, REPO, patience
 
 sys.path.insert(0, str(REPO / "tests/mutants"))
 from slips import slips_of  # noqa: E402
 
 pytestmark = pytest.mark.interpreted
+
+RUN_SECONDS = 10 * HANG_SECONDS  # each run builds several times
 
 MAKEFILE = """\
 BUILD ?= build
@@ -80,7 +82,7 @@ def mutants(tree, *entries, file="fence/sum.c", options=()):
     (folder / "fence.toml").write_text("\n".join(lines))
     done = subprocess.run([REPO / "tests/mutants/run", "--tree", tree, *options],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=HANG_SECONDS)
+                          timeout=patience(RUN_SECONDS))
     return done.returncode, done.stdout
 
 
@@ -237,7 +239,7 @@ def random_mutants(tree, *options):
     done = subprocess.run([REPO / "tests/mutants/random", "--tree", tree, "--seed", "7",
                            "--copies", "1", *options],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=HANG_SECONDS)
+                          timeout=patience(RUN_SECONDS))
     return done.returncode, done.stdout
 
 

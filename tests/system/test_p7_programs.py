@@ -11,7 +11,7 @@ import time
 import pytest
 
 from harness.guards import KINDS, fill, table
-from harness.limits import patience
+from harness.limits import HANG_SECONDS, patience
 from harness.maintenance import execute, query
 from harness.resp import ReplyError
 from harness.rig import Rig
@@ -184,19 +184,20 @@ def test_sellers_beside_the_daemon_and_through_it_sell_each_piece_once(store):
         client = store.daemon.client()
         with store.program() as shop:
             for sale in range(1000):
-                grant = client.acquire("sku:a", 40, "WAIT", 10000)
+                ttl_ms = 40 * (1 + len(stale) // 50)  # longer where the machine is slow
+                grant = client.acquire("sku:a", ttl_ms, "WAIT", 10000)
                 if grant is None:
                     continue
                 left, = shop.execute("SELECT left FROM stock WHERE sku = 'a'").fetchone()
                 if left == 0:
                     return
                 if sale % 5 == number % 5:
-                    time.sleep(0.08)  # like a paused process, whose lease runs out meanwhile
+                    time.sleep(2 * ttl_ms / 1000)  # like a process that is paused past its TTL
                 sell, where = (through, client) if number % 2 else (beside, shop)
                 (sold if sell(where, grant.token, left - 1) else stale).append(number)
                 client.ask("RELEASE", "sku:a", grant.token)
 
-    at_once(seller, range(4), seconds=40)
+    at_once(seller, range(4), seconds=5 * HANG_SECONDS)
     assert store.left() == 0 and len(sold) == pieces
     assert stale and set(sold) == {0, 1, 2, 3}
 

@@ -399,7 +399,7 @@ def test_a_database_that_has_gone_is_told_though_nobody_asks(rig):
 
 def test_a_server_that_hangs_costs_a_bounded_time(rig):
     own = Postgres(rig)
-    client = rig.daemon(store=own.database().uri).client()
+    client = rig.daemon(store=own.database().uri_with(timeout_ms=5000)).client()
     client.token("sku:1")
     with own.frozen():
         with within(30):  # a hang, in the daemon's own time

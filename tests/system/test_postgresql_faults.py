@@ -218,7 +218,7 @@ def test_a_standby_is_refused_by_name(rig):
 @pytest.mark.slow
 def test_a_server_that_hangs_costs_each_command_no_more_than_the_timeout(rig):
     own = Postgres(rig)
-    daemon = rig.daemon(store=own.database().uri)
+    daemon = rig.daemon(store=own.database().uri_with(timeout_ms=TIMEOUT_S * 1000))
     token = daemon.client().token("sku:1")
     with own.frozen():
         for command in [("GET", "sku:1"), ("FENCED", token, "SET", "sku:1", "1"),
@@ -233,7 +233,8 @@ def test_a_server_that_hangs_costs_each_command_no_more_than_the_timeout(rig):
 
 def test_a_silent_server_costs_an_operation_apart_one_timeout(rig, database):
     relay = rig.relay(("127.0.0.1", database.server.port))
-    client = rig.daemon("--unfenced-writes", "allow", store=database.uri_at(relay.address)).client()
+    uri = f"{database.uri_at(relay.address)}?timeout_ms={TIMEOUT_S * 1000}"
+    client = rig.daemon("--unfenced-writes", "allow", store=uri).client()
     assert client("FLUSHALL") == "OK"
     relay.hold("down", b"kept\0")  # the rows that it locks
     begun = time.monotonic()
@@ -241,6 +242,20 @@ def test_a_silent_server_costs_an_operation_apart_one_timeout(rig, database):
     assert Seconds(begun) < patience(TIMEOUT_S + SLACK_S)
     relay.let("down")
     wait_until(lambda: client.ask("FLUSHALL") == "OK", "it goes on")
+
+
+def test_the_uri_says_how_long_an_answer_may_take(rig, database):
+    """libpq, which knows no such parameter, does not see it; a database's own is 5 s."""
+    relay = rig.relay(("127.0.0.1", database.server.port))
+    patient = rig.daemon(store=database.uri_with(timeout_ms=patience(60000)))
+    token = patient.client().token("sku:1")
+    hasty = rig.daemon(store=f"{database.uri_at(relay.address)}?timeout_ms=2000&sslmode=disable")
+    await_grant(hasty)
+    relay.hold("down")
+    wait_until(lambda: "has not answered for 2000 ms" in str(hasty.client().ask("GET", "sku:1")),
+               "it has given up, and says so")
+    relay.let("down")
+    patient.client().fenced(token, "SET", "sku:1", "1")
 
 
 WATCH = "FROM pg_stat_activity WHERE application_name = 'stockade watch'"

@@ -9,6 +9,7 @@ import math
 
 import pytest
 
+from harness.limits import HANG_SECONDS
 from harness.netns import secluded
 from harness.resp import ReplyError, mapped
 from harness.threads import at_once
@@ -327,5 +328,5 @@ def test_eight_clients_count_in_one_row(daemon, client, table, token, key):
             own(*under(mine, key, f"UPDATE {table} SET b = $1", seen + 1))
             own("RELEASE", key, mine)
 
-    at_once(count, [daemon.client() for _ in range(8)], seconds=50)
+    at_once(count, [daemon.client() for _ in range(8)], seconds=5 * HANG_SECONDS)
     assert client.rows(f"SELECT b FROM {table}") == [[b"160"]]

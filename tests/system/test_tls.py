@@ -353,7 +353,7 @@ def test_what_was_sent_in_part_is_sent_again_with_an_id_only(
     daemon.clients.append(other)
     with library.open(relay.uri.replace("stockade:", scheme + ":") + option) as client:
         client.command("PING")
-        relay.stall("up")  # but for what it reads already
+        relay.stall("up", after=1 << 16)  # the INCR, by TLS, too, and a part of the rest
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             sent = thread.submit(client.command_all, ("INCR", key),
                                  *[("SET", key + "big", b"x" * 3_000_000)] * 5)

@@ -214,6 +214,16 @@ def test_the_runner_refuses_a_page_whose_output_differs(tmp_path, good, bad):
         run_page(parse(SAMPLE.replace(good, bad, 1)), tmp_path)
 
 
+def test_how_long_an_answer_took_is_no_part_of_what_a_page_shows(tmp_path):
+    held = """<!-- test: held -->
+```console
+127.0.0.1:7379> ACQUIRE r 60000 WAIT 700
+(nil)
+```
+"""
+    run_page([*parse(SAMPLE), *parse(held)], tmp_path)
+
+
 @pytest.mark.parametrize("language, text", [
     ("sh", "false\ntrue"), ("python", "raise SystemExit(1)"), ("c", "int main(void) { return 1; }"),
     ("c", "int main(void) { return nosuch; }")])

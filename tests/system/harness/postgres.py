@@ -58,6 +58,7 @@ host replication all 127.0.0.1/32 trust
 # What a COMMIT of ours waits for, whatever synchronous_commit is: a standby's disk, or more.
 WAITS_FOR = {"off": "on", "local": "on", "remote_write": "on", "on": "on",
              "remote_apply": "remote_apply"}
+TIMEOUT_MS = 30000
 STARTS_SECONDS = 60
 ENDS_SECONDS = 30
 
@@ -327,6 +328,15 @@ def uri(addresses, database, user=OWNER, **options):
     hosts = ",".join(f"{host}:{port}" for host, port in addresses)
     query = "&".join(f"{name}={value}" for name, value in options.items())
     return f"postgresql://{user}@{hosts}/{database}" + (f"?{query}" if query else "")
+
+
+def patient(uri):
+    """For a daemon: as it is, or with more time for the answers of a server that shares its cores
+    with others' work. Where a URI has several hosts, or a time limit, the test is about how soon
+    its daemon gives up."""
+    if not uri.startswith("postgresql:") or "," in uri or "timeout" in uri:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}timeout_ms={patience(TIMEOUT_MS):.0f}"
 
 
 def store_uri(server, path):

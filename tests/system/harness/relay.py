@@ -2,10 +2,11 @@
 """A TCP relay that can hold back, stall and cut what passes through it.
 
 Two threads per connection, one per direction: 'up' runs from the client to the server, 'down'
-back. A held direction is read and kept (the sender believes it was sent); a stalled one is not
-read. cut() resets every connection; while refusing, new ones are reset at once. One that has
-vanished does not even listen, as where a server has ended. (To libpq the two are not the same: only
-where nobody listens it tries the next host.)
+back. A held direction is read and kept (the sender believes it was sent). From a stalled one
+nothing is read once stall() has returned, but for as many bytes as that was told to let through.
+cut() resets every connection; while refusing, new ones are reset at once. One that has vanished
+does not even listen, as where a server has ended. (To libpq the two are not the same: only where
+nobody listens it tries the next host.)
 """
 
 import contextlib
@@ -16,17 +17,31 @@ import threading
 from harness.limits import wait_until
 
 
+PIECE_BYTES = 1 << 16
+
+
 class Gate:
     """The state of one direction, shared by all connections."""
 
     def __init__(self):
         self.changed = threading.Condition()
         self.held = None  # what must occur in it to be held; b"": everything
-        self.stalled = False
+        self.left = None  # how many bytes are still read before it stands still; None: all
         self.kept_bytes = 0
 
     def holds(self, data):
         return self.held is not None and self.held in data
+
+    def read(self, source):
+        """What comes next; b"" at the end. It is read under the lock, so nobody reads on once
+        somebody has said that it stands still."""
+        source.recv(1, socket.MSG_PEEK)  # wait without reading
+        with self.changed:
+            if self.left == 0:
+                return None
+            data = source.recv(min(PIECE_BYTES, self.left or PIECE_BYTES))
+            self.left = self.left and self.left - len(data)
+            return data
 
 
 class Line:
@@ -113,8 +128,10 @@ class Relay:
         try:
             while True:
                 with gate.changed:
-                    gate.changed.wait_for(lambda: not gate.stalled or self.ended)
-                data = source.recv(1 << 16)
+                    gate.changed.wait_for(lambda: gate.left != 0 or self.ended)
+                data = gate.read(source)
+                if data is None and not self.ended:
+                    continue
                 if not data:
                     break
                 with gate.changed:
@@ -138,11 +155,12 @@ class Relay:
         """Everything, or what has `only` in it."""
         self._set(direction, held=only)
 
-    def stall(self, direction):
-        self._set(direction, stalled=True)
+    def stall(self, direction, after=0):
+        """Nothing more is read when this returns, but for the next `after` bytes."""
+        self._set(direction, left=after)
 
     def let(self, direction):
-        self._set(direction, held=None, stalled=False)
+        self._set(direction, held=None, left=None)
 
     def kept(self, direction):
         """Bytes read and held back."""

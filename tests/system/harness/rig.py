@@ -196,7 +196,7 @@ class Rig:
             "--listen", re.sub("(?<=127.0.0.1:)0$", lambda _: str(self.port()), address))]
         words += ["--admin", admin] if admin else []
         words += ["--lease", lease] if lease else []
-        words += ["--store", store or self.store_uri] if store != "" else []
+        words += ["--store", postgres.patient(store or self.store_uri)] if store != "" else []
         daemon = Stockaded([*words, *args], self.stderr_path("stockaded"), env, cwd, wrapper,
                            pass_fds)
         self.processes.append(daemon)

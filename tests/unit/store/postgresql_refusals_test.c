@@ -13,6 +13,7 @@
 
 #include "store/maintenance.h"
 #include "store/postgresql/pg.h"
+#include "store/postgresql/uri.h"
 #include "tests/libpq/fault_libpq.h"
 #include "tests/unit/deadline.h"
 #include "tests/unit/store/rig.h"

@@ -78,6 +78,9 @@ TEST(a_trip_has_its_own_limit_and_the_next_one_the_usual_one_again)
     pg_sync_within(&pg, LIMIT_MS);
     assert_given_up_after(&pg, LIMIT_MS);
     pg.conn = (PGconn *)silence;
+    pg_sync_within(&pg, TIMEOUT_MS - 1); /* never less than that of any trip */
+    assert_given_up_after(&pg, TIMEOUT_MS);
+    pg.conn = (PGconn *)silence;
     pg_sync(&pg);
     assert_given_up_after(&pg, TIMEOUT_MS);
     close(silence[0]);
