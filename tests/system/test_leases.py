@@ -158,9 +158,12 @@ def test_each_set_of_acquires_options_does_what_each_of_them_says(daemon, key):
 
 WRONG_NUMBER = "wrong number of arguments for"
 MALFORMED = {f"^ERR {WRONG_NUMBER} '{name}' command$": commands for name, commands in {
-    "acquire": "ACQUIRE | ACQUIRE r", "renew": "RENEW r 1 | RENEW r 1 1000 x",
-    "release": "RELEASE r", "revoke": "REVOKE | REVOKE r x", "lease": "LEASE | LEASE r x",
+    "acquire": "ACQUIRE | ACQUIRE r", "renew": "RENEW r 1",
+    "release": "RELEASE r", "revoke": "REVOKE | REVOKE r x", "lease": "LEASE",
     "fenced": "FENCED | FENCED 1 | FENCED 1 GET", "set": "FENCED 1 SET k"}.items()}
+MALFORMED |= {f"^ERR syntax error: {name} takes {options}": command for name, command, options in [
+    ("RENEW", "RENEW r 1 1000 x", r"\[NOTIFY\]$"), ("RELEASE", "RELEASE r 1 x", r"\[ID id\]$"),
+    ("LEASE", "LEASE r x", r"\[OWNER owner\] \[TOKEN\]$")]}
 MALFORMED["^ERR "] = f"""
 LEASES COUNT | LEASES COUNT x | LEASES COUNT -1 | LEASES MATCH | LEASES SOME thing
 ACQUIRE r 60000 WAIT | ACQUIRE r 60000 WAIT -1 | ACQUIRE r 60000 WAIT soon

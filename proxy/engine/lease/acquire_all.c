@@ -98,7 +98,7 @@ struct looks {
 struct basket {
     struct request *request;
     struct account *account; /* that counts it as one that waits */
-    struct acquire_options options;
+    struct lease_options options;
     uint64_t fingerprint;
     enum basket_state state;
     size_t taken;   /* items whose lease it has */
@@ -883,12 +883,12 @@ static bool fill(struct request *request, struct basket *basket)
             request_fail(request, STK_ERR, "a resource is named twice");
             return false;
         }
-    if (!acquire_options_parse(request, 3 + basket->count, &basket->options))
-        return false;
-    if (basket->options.queue) {
+    if (lease_options_have(request, 3 + basket->count, OF_ACQUIRE, OPTION_QUEUE)) {
         request_fail(request, STK_ERR, "ACQUIREALL has no QUEUE: WAIT, on a connection of its own");
         return false;
     }
+    if (!lease_options_parse(request, 3 + basket->count, OF_ACQUIREALL, &basket->options))
+        return false;
     basket->fingerprint = lease_fingerprint("ACQUIREALL", basket->options.owner);
     for (size_t i = 0; i < basket->count; i++)
         basket->fingerprint = XXH3_64bits_withSeed(

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands ACQUIRE, with QUEUE or without, and DEQUEUE: their options and their replies. */
+/* The commands ACQUIRE, with QUEUE or without, and DEQUEUE, and their replies. */
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/session/arguments.h"
@@ -13,62 +13,11 @@ struct acquire_command {
     };
 };
 
-/* One option at argv[*at]; moves on behind it. False: the request has failed. */
-static bool parse_option(struct request *request, size_t *at, struct acquire_options *options)
-{
-    size_t value = *at + 1;
-    int64_t wait_ms;
-
-    if (request_is_word(request, *at, "EPHEMERAL")) {
-        options->ephemeral = true;
-        *at += 1;
-        return true;
-    }
-    if (request_is_word(request, *at, "QUEUE")) {
-        options->queue = true;
-        *at += 1;
-        return true;
-    }
-    *at += 2;
-    if (value < request->argc && request_is_word(request, value - 1, "WAIT")) {
-        if (!request_int(request, value, 0, LEASE_WAIT_MAX_MS, "WAIT", &wait_ms))
-            return false;
-        options->wait_until_ms = wait_ms > 0 ? engine_now_ms(request->engine) + wait_ms : 0;
-        options->wait = true;
-        return true;
-    }
-    if (value < request->argc && request_is_word(request, value - 1, "OWNER")) {
-        if (!request_owner(request, value))
-            return false;
-        options->owner = request->argv[value];
-        return true;
-    }
-    if (value < request->argc && request_is_word(request, value - 1, "ID")) {
-        if (!request_id(request, value))
-            return false;
-        options->id = request->argv[value];
-        return true;
-    }
-    request_fail(
-        request, STK_ERR, "syntax error: %s takes [WAIT ms%s] [OWNER owner] [ID id] [EPHEMERAL]",
-        request->command->name, request->command->start == lease_acquire ? " | QUEUE" : "");
-    return false;
-}
-
-bool acquire_options_parse(struct request *request, size_t at, struct acquire_options *options)
-{
-    while (at < request->argc)
-        if (!parse_option(request, &at, options))
-            return false;
-    return true;
-}
-
 void acquire_prepare(struct request *request)
 {
-    request->order = ORDER_LEASE;
-    for (size_t i = 3; i < request->argc; i++)
-        if (request_is_word(request, i, "WAIT"))
-            request->order = ORDER_ALONE;
+    bool waits = lease_options_have(request, 3, OF_ACQUIRE, OPTION_WAIT);
+
+    request->order = waits ? ORDER_ALONE : ORDER_LEASE;
 }
 
 void acquire_abandon(struct request *request)
@@ -132,27 +81,28 @@ static void on_queued(struct queue_ask *ask)
 /* ACQUIRE resource ttl_ms [WAIT ms | QUEUE] [OWNER owner] [ID id] [EPHEMERAL] */
 void lease_acquire(struct request *request)
 {
-    struct acquire_options options = {0};
+    struct lease_options options = {0};
     int64_t ttl_ms;
 
     if (!request_may_audit(request, AUDIT_LEASES) || !request_name(request, 1, "a resource") ||
         !request_int(request, 2, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms) ||
-        !acquire_options_parse(request, 3, &options))
+        !lease_options_parse(request, 3, OF_ACQUIRE, &options))
         return;
-    if (options.queue && options.wait) {
+    bool queues = lease_option_given(&options, OPTION_QUEUE);
+    if (queues && lease_option_given(&options, OPTION_WAIT)) {
         request_fail(request, STK_ERR,
                      "WAIT holds the reply back, QUEUE answers at once: "
                      "one of the two");
         return;
     }
-    if (options.queue && options.id.len == 0) {
+    if (queues && options.id.len == 0) {
         request_fail(request, STK_ERR, "QUEUE needs an ID, by which the place is found again");
         return;
     }
     struct acquire_command *command = mem_zalloc(sizeof *command);
     request->state = command;
     command->request = request;
-    command->queues = options.queue;
+    command->queues = queues;
     if (command->queues) {
         command->ask = (struct queue_ask){.engine = request->engine,
                                           .session = request->session,

@@ -4,8 +4,8 @@
  *
  *   ACQUIREALL, a place of ACQUIRE ... QUEUE (queue.c)
  *     ├────▶ ACQUIRE: floor ─▶ ask ─▶ record ─▶ reply
- *     ├────▶ RENEW       │               (the commands' words: acquire_command.c;
- *     │        │         │                the store's part of it: record.c)
+ *     ├────▶ RENEW       │               (the commands: acquire_command.c, their options:
+ *     │        │         │                options.c; the store's part of it: record.c)
  *     │        │         │
  *     └────────┼─────────┴──▶ RELEASE, REVOKE
  *              ▼                    │
@@ -25,6 +25,7 @@
 
 #include "fence/base/state.h"
 #include "proxy/engine/internal.h"
+#include "proxy/engine/lease/options.h"
 #include "proxy/engine/session/facts.h"
 #include "proxy/engine/session/session.h"
 
@@ -385,17 +386,6 @@ void deadlock_watch(struct deadlock *deadlock, struct session *session, struct b
 
 /* acquire.c: a lease is granted. */
 
-/* What ACQUIRE and ACQUIREALL take alike. */
-struct acquire_options {
-    int64_t wait_until_ms; /* 0: does not wait */
-    struct bytes owner;    /* empty: a new one */
-    struct bytes id;       /* empty: none */
-    bool ephemeral;
-    bool wait, queue; /* the words were there */
-};
-/* Read the options from argv[at] on. False: the request has failed. */
-bool acquire_options_parse(struct request *request, size_t at, struct acquire_options *options);
-
 /* Where an acquire stands. In all states but IDLE it is in line, its client may be gone, and is
  * told nothing yet. */
 enum acquire_state {
@@ -448,7 +438,7 @@ struct acquire {
     struct account *account; /* whose it is, from its beginning to its end */
     struct bytes resource;   /* borrowed until on_end, as are the options */
     int64_t ttl_ms;
-    struct acquire_options options;
+    struct lease_options options;
     uint64_t fingerprint; /* with an id */
     enum acquire_way way;
     struct waiter *place; /* WAY_BASKET: the basket's, in the line */
@@ -518,7 +508,7 @@ struct queue_ask {
     struct session *session; /* NULL: gone */
     struct bytes resource;   /* borrowed until on_end, as are the options */
     int64_t ttl_ms;
-    struct acquire_options options;
+    struct lease_options options;
     void (*on_end)(struct queue_ask *ask);
 
     /* The result: a lease, a place, or, where it has left the line or is gone, neither. */

@@ -403,21 +403,12 @@ static void start(struct request *request, enum release_kind kind, int64_t token
 /* RELEASE resource token [ID id] */
 void lease_release(struct request *request)
 {
-    struct bytes id = {"", 0};
+    struct lease_options options = {0};
     int64_t token;
 
-    if (!request_name(request, 1, "a resource") || !request_token(request, 2, &token))
-        return;
-    if (request->argc > 3 && (request->argc != 5 || !request_is_word(request, 3, "ID"))) {
-        request_fail(request, STK_ERR, "syntax error: RELEASE resource token [ID id]");
-        return;
-    }
-    if (request->argc == 5) {
-        if (!request_id(request, 4))
-            return;
-        id = request->argv[4];
-    }
-    start(request, RELEASE_HOLD, token, id);
+    if (request_name(request, 1, "a resource") && request_token(request, 2, &token) &&
+        lease_options_parse(request, 3, OF_RELEASE, &options))
+        start(request, RELEASE_HOLD, token, options.id);
 }
 
 /* REVOKE resource */

@@ -559,23 +559,20 @@ static void on_end(struct renewal *renewal)
 /* RENEW resource token ttl_ms [NOTIFY] */
 void lease_renew(struct request *request)
 {
+    struct lease_options options = {0};
     int64_t token, ttl_ms;
 
     if (!request_name(request, 1, "a resource") || !request_token(request, 2, &token) ||
-        !request_int(request, 3, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms))
+        !request_int(request, 3, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms) ||
+        !lease_options_parse(request, 4, OF_RENEW, &options))
         return;
-    bool notify = request->argc == 5 && request_is_word(request, 4, "NOTIFY");
-    if (request->argc > 4 && !notify) {
-        request_fail_arity(request, request->command->name);
-        return;
-    }
     if (audit_refuses(&request->engine->options.audit, AUDIT_BIT(AUDIT_RESUME)) != NULL &&
         !is_known(request->engine, request->argv[1], token) &&
         !request_may_audit(request, AUDIT_BIT(AUDIT_RESUME)))
         return;
     struct renewal *renewal = renewal_new(request->engine, request->argv[1], token, ttl_ms);
     renewal->session = &request->session;
-    renewal->notify = notify;
+    renewal->notify = lease_option_given(&options, OPTION_NOTIFY);
     renewal->context = request;
     renewal->on_end = on_end;
     renewal_start(renewal);

@@ -170,26 +170,19 @@ static void on_seen(struct lease_view *view)
 void lease_show(struct request *request)
 {
     struct show *show = mem_zalloc(sizeof *show);
+    struct lease_options options = {0};
 
     request->state = show;
     request->free_state = show_free;
     show->request = request;
-    if (!request_name(request, 1, "a resource"))
+    if (!request_name(request, 1, "a resource") ||
+        !lease_options_parse(request, 2, OF_LEASE, &options))
         return;
-    show->token_only = request->argc == 5;
-    if (request->argc == 3 || request->argc > 5) {
-        request_fail_arity(request, request->command->name);
+    show->owner = options.owner;
+    show->token_only = lease_option_given(&options, OPTION_TOKEN);
+    if (show->token_only && options.owner.len == 0) {
+        request_fail(request, STK_ERR, "TOKEN tells an owner's token: it needs OWNER");
         return;
-    }
-    if (request->argc > 2) {
-        if (!request_is_word(request, 2, "OWNER") ||
-            (show->token_only && !request_is_word(request, 4, "TOKEN"))) {
-            request_fail(request, STK_ERR, "syntax error: LEASE resource [OWNER owner [TOKEN]]");
-            return;
-        }
-        if (!request_owner(request, 3))
-            return;
-        show->owner = request->argv[3];
     }
     show->view.engine = request->engine;
     show->view.resource = request->argv[1];

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "fence/base/check.h"
 #include "fence/base/glob.h"
 #include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/session.h"
@@ -141,12 +142,15 @@ const char *receipt_id_refused(struct bytes id)
 
 const char *request_scope(struct request *request, size_t i)
 {
+    const size_t longest = RESOURCE_NAME_MAX + 1 + ACL_USER_MAX;
     struct bytes *name = &request->argv[i];
+    struct buf *scoped = &request->scoped;
 
     /* A request has an owner and an ID at most; what was handed out before does not move. */
-    if (request->scoped.cap == 0)
-        buf_reserve(&request->scoped, 2 * (RESOURCE_NAME_MAX + 1 + ACL_USER_MAX));
-    *name = identity_scope(request->session, *name, &request->scoped);
+    if (scoped->cap == 0)
+        buf_reserve(scoped, 2 * longest);
+    check(scoped->cap - scoped->len >= longest);
+    *name = identity_scope(request->session, *name, scoped);
     return name->len > RESOURCE_NAME_MAX
                ? "an owner or ID must be 1 to 512 bytes long, together with the name of its user"
                : NULL;

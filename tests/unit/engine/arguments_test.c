@@ -59,6 +59,22 @@ static const char *const wrong[][2] = {
     {"RECEIPT k 0 i", "-ERR"},
     {"RECEIPT k 1 ''", "-ERR"},
     {"SET '' v", "-ERR a key must be 1 to 512 bytes long\r\n"},
+    {"ACQUIRE k 1000 SOON",
+     "-ERR syntax error: ACQUIRE takes [WAIT ms] [QUEUE] [OWNER owner] [ID id] [EPHEMERAL]\r\n"},
+    {"ACQUIRE k 1000 EPHEMERAL OWNER", "-ERR syntax error: ACQUIRE takes [WAIT ms]"},
+    {"ACQUIRE k 1000 wait 1 WAIT 1", "-ERR syntax error: WAIT is given twice\r\n"},
+    {"ACQUIRE k 1000 QUEUE QUEUE ID i", "-ERR syntax error: QUEUE is given twice\r\n"},
+    {"ACQUIRE k 1000 EPHEMERAL EPHEMERAL", "-ERR syntax error: EPHEMERAL is given twice\r\n"},
+    {"ACQUIRE k 1000 NOTIFY", "-ERR syntax error: ACQUIRE takes [WAIT ms]"},
+    {"ACQUIREALL 1000 1 k ID",
+     "-ERR syntax error: ACQUIREALL takes [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL]\r\n"},
+    {"RELEASE k 1 ID", "-ERR syntax error: RELEASE takes [ID id]\r\n"},
+    {"RELEASE k 1 OWNER o", "-ERR syntax error: RELEASE takes [ID id]\r\n"},
+    {"RELEASE k 1 ID i ID j", "-ERR syntax error: ID is given twice\r\n"},
+    {"RENEW k 1 1000 ID i", "-ERR syntax error: RENEW takes [NOTIFY]\r\n"},
+    {"LEASE k o", "-ERR syntax error: LEASE takes [OWNER owner] [TOKEN]\r\n"},
+    {"LEASE k OWNER o OWNER p", "-ERR syntax error: OWNER is given twice\r\n"},
+    {"LEASE k TOKEN", "-ERR TOKEN tells an owner's token: it needs OWNER\r\n"},
     {"HELLO x", "-ERR Protocol version is not an integer or out of range\r\n"},
     {"HELLO 4", "-NOPROTO"},
     {"HELLO 3 SETNAME", "-ERR Syntax error in HELLO option 'SETNAME'\r\n"},
@@ -120,6 +136,32 @@ UNFENCED_TEST(a_name_or_an_id_has_at_most_512_bytes)
         snprintf(line, sizeof line, "ACQUIREALL 1000 1 m%d ID %.*s", len, len, name);
         assert_begins(world, 1, line, len == 512 ? "*1\r\n:1\r\n" : "-ERR an ID must be");
     }
+}
+
+/* Names that have the mark of users in them are copied. Twice the same option would leave no room
+ * for the next copy, where all of them are as long as can be. */
+WORLD_TEST(an_option_of_a_lease_is_given_once)
+{
+    static const char *const starts[] = {"ACQUIRE r 60000", "ACQUIREALL 60000 2 r s"};
+    char name[400];
+    struct buf line = {0};
+
+    memset(name, 'n', sizeof name);
+    name[0] = '\x1f';
+    for (size_t start = 0; start < 2; start++)
+        for (int first_is_id = 0; first_is_id < 2; first_is_id++) {
+            const char *first = first_is_id ? "ID" : "OWNER", *again = first_is_id ? "OWNER" : "ID";
+            char reply[80];
+            buf_clear(&line);
+            buf_printf(&line, "%s %s %.400s", starts[start], first, name);
+            for (int i = 0; i < 5; i++)
+                buf_printf(&line, " %s %d%.399s", again, i, name);
+            buf_append(&line, "", 1);
+            snprintf(reply, sizeof reply, "-ERR syntax error: %s is given twice\r\n", again);
+            assert_says(world, 1, line.data, reply);
+        }
+    assert_says(world, 1, "LEASES", "*0\r\n");
+    buf_free(&line);
 }
 
 /* Send a command with so many words, the last ones all the same. */

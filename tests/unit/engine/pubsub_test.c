@@ -355,8 +355,9 @@ WORLD_TEST(who_asks_for_it_with_a_renewal_is_told_in_resp2_too)
     world_call(world, 2, "RESET");
     world_call(world, 3, "REVOKE t");
     assert_heard(world, 2, "");
-    assert_begins(world, 2, "RENEW t 1 1000 NOW", "-ERR wrong number");
-    assert_begins(world, 2, "RENEW t 1 1000 NOTIFY NOTIFY", "-ERR wrong number");
+    assert_begins(world, 2, "RENEW t 1 1000 NOW", "-ERR syntax error: RENEW takes [NOTIFY]\r\n");
+    assert_begins(world, 2, "RENEW t 1 1000 NOTIFY NOTIFY",
+                  "-ERR syntax error: NOTIFY is given twice\r\n");
 }
 
 WORLD_TEST(who_asks_to_be_told_may_go_before_the_lease)

@@ -201,6 +201,13 @@ UNFENCED_TEST(what_waits_keeps_the_leases_behind_it_back)
     assert_heard(world, 2, "*2\r\n:2\r\n:1000\r\n*2\r\n:1\r\n:1000\r\n");
 }
 
+/* Only what waits is alone: side by side, two questions take the time of one. */
+WORLD_TEST(an_owner_or_id_by_the_name_of_wait_does_not_wait)
+{
+    send_late(world, 1, "ACQUIRE k 60000 OWNER WAIT ID wait\r\nACQUIRE j 60000", 200, 300);
+    assert_heard(world, 1, "*2\r\n:1\r\n:59800\r\n*2\r\n:1\r\n:59800\r\n");
+}
+
 /* Reads run side by side, but not so many that their replies fill the memory. */
 UNFENCED_TEST(large_reads_of_one_connection_are_few_at_a_time)
 {
