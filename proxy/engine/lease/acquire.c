@@ -404,7 +404,7 @@ static void floor_done(struct store_op *op)
         acquire->engine->counters.store_errors++;
         fail(acquire, op->error, NULL);
     } else if (acquire->id_use == ID_MISUSED) {
-        fail(acquire, STK_ERR, "this ID was used for another command");
+        fail(acquire, STK_ERR, ID_OF_ANOTHER);
     } else if (acquire->id_use == ID_OVER && !acquire_keeps_place(acquire)) {
         fail(acquire, STK_STALE,
              "the lease that this ID was granted is over; ask again with another ID");

@@ -34,14 +34,10 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
-#include "proxy/engine/lease/lease.h"
+#include "proxy/engine/lease/look_all.h"
 #include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/behind.h"
-
-#define LOOKS_MAX     16 /* questions at once to the lease service */
-#define ID_OF_ANOTHER "this ID was used for another command"
-#define ID_LOST       "the leases that this ID was granted are over; ask again with another ID"
 
 enum basket_state {
     BASKET_NEW,        /* being read, and not in the lines yet */
@@ -69,32 +65,6 @@ struct basket_item {
     bool counted; /* a hold of its own; else what its ID was granted before */
 };
 
-/* What the store knows of an item, when all are looked at. */
-struct seen {
-    struct lease_record record;
-    bool repeats; /* the ID was granted it, and it still is good */
-    bool enters;  /* so, or the owner has it already */
-};
-
-struct look {
-    struct basket *basket;
-    size_t at;
-    bool busy;
-    struct lease_call call;
-};
-
-/* A look at all items, while it lasts. */
-struct looks {
-    enum id_use id_use; /* by what the first item says that has something to say */
-    char nonce[LEASE_NONCE_LEN + 1];
-    size_t next, busy; /* the item to be asked about, questions under way */
-    bool asking;
-    size_t denied_at; /* the first one that is held, with the answer: */
-    struct lease_call denial;
-    struct look slots[LOOKS_MAX];
-    struct seen seen[];
-};
-
 struct basket {
     struct request *request;
     struct account *account; /* that counts it as one that waits */
@@ -115,14 +85,12 @@ struct basket {
     size_t awaited_at;
     struct deadlock deadlock; /* of that item, too */
     struct timer deadline;
-    struct looks *looks; /* LOOKING */
+    struct look_all *look; /* LOOKING */
     struct acquire acquire;
     struct release release;
     size_t count;
     struct basket_item items[];
 };
-
-static void next_step(struct basket *basket);
 
 static bool is_unwanted(const struct basket *basket)
 {
@@ -156,7 +124,7 @@ static void check_state(const struct basket *basket)
     case BASKET_LOOKING:
     case BASKET_TAKING: check(basket->taken == 0 && !basket->remembered); break;
     case BASKET_WAITING:
-        check(basket->taken == 0 && basket->looks == NULL && basket->waits_since_us != 0);
+        check(basket->taken == 0 && basket->look == NULL && basket->waits_since_us != 0);
         break;
     case BASKET_FRESHENING: check(basket->taken == basket->count); break;
     case BASKET_CONFIRMING: check(basket->taken == basket->count && !basket->remembered); break;
@@ -172,296 +140,160 @@ static void step(struct basket *basket, enum basket_state to)
     check_state(basket);
 }
 
-/* Giving up, and giving back. */
+/* What follows goes by the states, in their order. */
 
-static void on_given_back(struct release *release)
+static const struct waiter_events waiter_events;
+static void on_deadline(struct timer *timer);
+static void on_deadlock(struct deadlock *deadlock);
+static void look(struct basket *basket);
+static void on_looked(struct look_all *looked);
+static void deny(struct basket *basket);
+static void wait_for(struct basket *basket, size_t at, const struct lease_call *call,
+                     const struct lease_record *record);
+static void next_step(struct basket *basket);
+static void give_up(struct basket *basket, enum stk_error error, const char *reason);
+static void lose(struct basket *basket);
+static void reply_whole(struct basket *basket);
+static void reply_failed(struct basket *basket);
+
+/* NEW: the command, and its places in the lines. */
+
+/* Into all lines at once. False: its user may have no more that wait. */
+static bool join(struct basket *basket)
 {
-    struct basket *basket = list_entry(release, struct basket, release);
+    struct request *request = basket->request;
+    char why[ACCOUNT_WHY_SIZE];
 
-    if (release->error != STK_OK) /* nobody is told that it has this one */
-        release_owe(release, basket->items[basket->taken].until_ms);
-    next_step(basket);
-}
-
-static void give_back_last(struct basket *basket)
-{
-    const struct basket_item *item = &basket->items[--basket->taken];
-
-    if (!item->counted) {
-        next_step(basket);
-        return;
+    if (!account_take(request->session->account, ACCOUNT_WAITERS, why)) {
+        request_fail(request, STK_BUSY, "%s", why);
+        return false;
     }
-    basket->release = (struct release){.engine = basket->request->engine,
-                                       .kind = RELEASE_HOLD,
-                                       .resource = item->resource,
-                                       .token = item->token,
-                                       .on_end = on_given_back};
-    release_start(&basket->release);
-}
-
-/* It will not be whole: the reply says why, what it has goes back. Once its ID is remembered they
- * are its client's, who may have been told of them by a repeat: they stay. */
-static void give_up(struct basket *basket, enum stk_error error, const char *reason)
-{
-    if (basket->state == BASKET_RETURNING)
-        return;
-    if (basket->remembered)
-        basket->taken = 0;
-    step(basket, BASKET_RETURNING);
-    basket->failure = error;
-    snprintf(basket->reason, sizeof basket->reason, "%s", reason != NULL ? reason : "");
-}
-
-/* One of its leases is over, by nobody's fault. */
-static void lose(struct basket *basket)
-{
-    if (basket->remembered) {
-        give_up(basket, STK_STALE, ID_LOST);
-    } else if (basket->state != BASKET_RETURNING) {
-        basket->sequel = SEQUEL_LOOK;
-        step(basket, BASKET_RETURNING);
+    basket->account = account_keep(request->session->account);
+    for (size_t i = 0; i < basket->count; i++) {
+        struct basket_item *item = &basket->items[i];
+        item->basket = basket;
+        item->waiter.events = &waiter_events;
+        line_join(request->engine, item->resource, &item->waiter);
     }
+    return true;
 }
 
-/* Making fresh what it has. */
-
-static void renew_next(struct basket *basket);
-
-static void on_renewed(struct renewal *renewal)
+static int by_name(const void *a, const void *b)
 {
-    struct basket *basket = renewal->context;
+    const struct basket_item *left = a, *right = b;
+    return bytes_compare(left->resource, right->resource);
+}
 
-    if (renewal->error == STK_OK) {
-        basket->items[basket->renewed].until_ms = engine_now_ms(renewal->engine) + renewal->left_ms;
-    } else if (renewal->lost) {
-        lose(basket);
-    } else {
-        basket->request->op.why = renewal->op.why;
-        give_up(basket, renewal->error, renewal->reason);
+/* False: the request has failed. */
+static bool fill(struct request *request, struct basket *basket)
+{
+    for (size_t i = 0; i < basket->count; i++) {
+        if (!request_name(request, 3 + i, "a resource"))
+            return false;
+        basket->items[i] = (struct basket_item){.resource = request->argv[3 + i], .place = i};
     }
-    if (++basket->renewed < basket->taken && basket->state == BASKET_FRESHENING &&
-        !is_unwanted(basket))
-        renew_next(basket);
-    else
-        next_step(basket);
-}
-
-static void renew_next(struct basket *basket)
-{
-    const struct basket_item *item = &basket->items[basket->renewed];
-
-    struct renewal *renewal =
-        renewal_new(basket->request->engine, item->resource, item->token, basket->ttl_ms);
-
-    renewal->session = &basket->request->session;
-    renewal->on_end = on_renewed;
-    renewal->context = basket;
-    renewal_start(renewal);
-}
-
-static void renew_all(struct basket *basket)
-{
-    step(basket, BASKET_FRESHENING);
-    basket->renewed = 0;
-    renew_next(basket);
-}
-
-/* Taking one more. */
-
-static void on_acquired(struct acquire *acquire)
-{
-    struct basket *basket = list_entry(acquire, struct basket, acquire);
-    struct basket_item *item = &basket->items[basket->taken];
-
-    if (acquire->error != STK_OK) {
-        basket->request->op.why = acquire->op.why;
-        give_up(basket, acquire->error, acquire->reason);
-    } else if (acquire->grant.token == 0) {
-        give_up(basket, STK_OK, NULL);
-        basket->sequel = SEQUEL_WAIT;
-        basket->denied_at = basket->taken;
-    } else {
-        item->token = acquire->grant.token;
-        item->until_ms = engine_now_ms(acquire->engine) + acquire->grant.left_ms;
-        item->counted = acquire->recorded != RECORDED_REPEAT;
-        basket->taken++;
-    }
-    next_step(basket);
-}
-
-static void take_next(struct basket *basket)
-{
-    struct basket_item *item = &basket->items[basket->taken];
-
-    check(basket->state == BASKET_TAKING);
-    basket->acquire = (struct acquire){.engine = basket->request->engine,
-                                       .session = basket->request->session,
-                                       .resource = item->resource,
-                                       .ttl_ms = basket->ttl_ms,
-                                       .options = {.owner = basket->options.owner,
-                                                   .id = basket->options.id,
-                                                   .ephemeral = basket->options.ephemeral},
-                                       .fingerprint = basket->fingerprint,
-                                       .way = WAY_BASKET,
-                                       .place = &item->waiter,
-                                       .on_end = on_acquired};
-    acquire_start(&basket->acquire);
-}
-
-/* Looking: at what the store knows of all of them, then whether each is free. */
-
-static enum stk_error see(struct basket *basket, struct store_txn *txn, size_t i)
-{
-    struct seen *seen = &basket->looks->seen[i];
-    struct looks *looks = basket->looks;
-    struct resource row;
-    enum id_use use = ID_UNUSED;
-    enum stk_error error = lease_read(txn, basket->items[i].resource,
-                                      store_opening(basket->request->engine->options.store), &row,
-                                      &seen->record, NULL);
-
-    if (error == STK_OK && basket->options.id.len > 0 && row.id != 0)
-        error = lease_find_repeat(txn, &row, basket->options.id, basket->fingerprint, &use);
-    seen->repeats = use == ID_REPEATS;
-    if (looks->id_use <= ID_REPEATS)
-        looks->id_use = use;
-    seen->enters = seen->repeats || (basket->options.owner.len > 0 && seen->record.live &&
-                                     strcmp(seen->record.nonce, looks->nonce) == 0);
-    return error;
-}
-
-static enum stk_error look_run(struct store_op *op, struct store_txn *txn)
-{
-    struct basket *basket = request_of_op(op)->state;
-    enum stk_error error = STK_OK;
-
-    basket->looks->id_use = ID_UNUSED;
-    for (size_t i = 0; error == STK_OK && i < basket->count; i++)
-        error = see(basket, txn, i);
-    return error;
-}
-
-static void end_look(struct basket *basket);
-
-static void on_seen(struct lease_call *call);
-
-static void ask(struct look *look, enum lease_verb verb)
-{
-    struct basket *basket = look->basket;
-    struct engine *engine = basket->request->engine;
-    const struct lease_record *record = &basket->looks->seen[look->at].record;
-
-    look->busy = true;
-    basket->looks->busy++;
-    look->call = (struct lease_call){.verb = verb,
-                                     .resource = basket->items[look->at].resource,
-                                     .ttl_ms = basket->ttl_ms,
-                                     .floor = record->floor,
-                                     .reentry_only = true,
-                                     .asked_ms = engine_now_ms(engine),
-                                     .record = *record,
-                                     .done = on_seen};
-    memcpy(look->call.nonce, basket->looks->nonce, sizeof look->call.nonce);
-    lease_ask(engine->options.provider, &look->call);
-}
-
-/* Ask about as many as may be asked at once, unless it is known already that not all are free. */
-static void ask_on(struct basket *basket)
-{
-    struct looks *looks = basket->looks;
-
-    if (looks->asking)
-        return;
-    looks->asking = true;
-    for (size_t i = 0; i < LOOKS_MAX; i++)
-        while (!looks->slots[i].busy && looks->next < basket->count &&
-               looks->denied_at == basket->count && basket->failure == STK_OK) {
-            looks->slots[i].basket = basket;
-            looks->slots[i].at = looks->next++;
-            ask(&looks->slots[i], LEASE_QUERY);
+    qsort(basket->items, basket->count, sizeof *basket->items, by_name);
+    for (size_t i = 1; i < basket->count; i++)
+        if (bytes_equal(basket->items[i - 1].resource, basket->items[i].resource)) {
+            request_fail(request, STK_ERR, "a resource is named twice");
+            return false;
         }
-    looks->asking = false;
-    if (looks->busy == 0)
-        end_look(basket);
+    if (lease_options_have(request, 3 + basket->count, OF_ACQUIRE, OPTION_QUEUE)) {
+        request_fail(request, STK_ERR, "ACQUIREALL has no QUEUE: WAIT, on a connection of its own");
+        return false;
+    }
+    if (!lease_options_parse(request, 3 + basket->count, OF_ACQUIREALL, &basket->options))
+        return false;
+    basket->fingerprint = lease_fingerprint("ACQUIREALL", basket->options.owner);
+    for (size_t i = 0; i < basket->count; i++)
+        basket->fingerprint = XXH3_64bits_withSeed(
+            basket->items[i].resource.data, basket->items[i].resource.len, basket->fingerprint);
+    return true;
 }
 
-/* May it be taken, as far as its lease service and its line say? */
-static bool is_free(struct basket *basket, const struct look *look)
+/* ACQUIREALL ttl_ms n resource ... [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL] */
+void lease_acquire_all(struct request *request)
 {
-    const struct seen *seen = &basket->looks->seen[look->at];
-    const struct lease_call *call = &look->call;
+    int64_t ttl_ms, count;
 
-    if (call->answer == LEASE_FREE)
-        return line_is_head(&basket->items[look->at].waiter) ||
-               (seen->repeats && seen->record.unexpired);
-    if (call->answer == LEASE_HELD)
-        return seen->enters && call->answer_token == seen->record.token;
-    return call->answer == LEASE_OWN;
-}
-
-static void on_seen(struct lease_call *call)
-{
-    struct look *look = list_entry(call, struct look, call);
-    struct basket *basket = look->basket;
-    struct looks *looks = basket->looks;
-    /* Its own, by a grant that the store never saw? Only this question tells. */
-    bool may_be_own = call->verb == LEASE_QUERY && call->answer == LEASE_HELD &&
-                      basket->options.owner.len > 0 &&
-                      call->answer_token != looks->seen[look->at].record.token;
-
-    look->busy = false;
-    looks->busy--;
-    if (call->answer == LEASE_FREE &&
-        !(looks->seen[look->at].repeats && looks->seen[look->at].record.unexpired))
-        looks->seen[look->at].enters = false; /* it has expired: one more is to be had */
-    if (call->answer == LEASE_DOWN) {
-        give_up(basket, STK_LEASEDOWN, call->reason);
-    } else if (may_be_own) {
-        ask(look, LEASE_GRANT);
+    if (!request_may_audit(request, AUDIT_LEASES) ||
+        !request_int(request, 1, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms) ||
+        !request_int(request, 2, 1, LEASES_AT_ONCE_MAX, "the number of resources", &count))
         return;
-    } else if (!is_free(basket, look) && look->at < looks->denied_at) {
-        looks->denied_at = look->at;
-        looks->denial = *call;
+    if (request->argc < 3 + (size_t)count) {
+        request_fail(request, STK_ERR, "ACQUIREALL ttl_ms %lld takes %lld resources",
+                     (long long)count, (long long)count);
+        return;
     }
-    ask_on(basket);
+    struct basket *basket = mem_zalloc(sizeof *basket + (size_t)count * sizeof *basket->items);
+    request->state = basket;
+    basket->request = request;
+    basket->ttl_ms = ttl_ms;
+    basket->count = (size_t)count;
+    basket->deadline.fire = on_deadline;
+    basket->deadlock.on_found = on_deadlock;
+    if (fill(request, basket) && join(basket))
+        look(basket);
 }
 
-static void look_done(struct store_op *op)
-{
-    struct basket *basket = request_of_op(op)->state;
-    struct looks *looks = basket->looks;
-
-    if (op->error != STK_OK) {
-        basket->request->engine->counters.store_errors++;
-        give_up(basket, op->error, NULL);
-    } else if (looks->id_use == ID_MISUSED) {
-        give_up(basket, STK_ERR, ID_OF_ANOTHER);
-    } else if (looks->id_use == ID_OVER) {
-        give_up(basket, STK_STALE, ID_LOST);
-    }
-    ask_on(basket);
-}
+/* LOOKING (look_all.c). */
 
 static void look(struct basket *basket)
 {
-    struct engine *engine = basket->request->engine;
-    size_t size = sizeof *basket->looks + basket->count * sizeof *basket->looks->seen;
+    struct look_all *looking = look_all_new(basket->request->engine, basket->count);
 
     step(basket, BASKET_LOOKING);
-    for (size_t i = 0; i < basket->count; i++)
+    for (size_t i = 0; i < basket->count; i++) {
         basket->items[i].waiter.passed_over = false; /* it may have its turn everywhere */
-    basket->looks = mem_zalloc(size);
-    basket->looks->denied_at = basket->count;
-    if (basket->options.owner.len > 0)
-        lease_nonce(basket->options.owner, false, basket->looks->nonce);
-    if (lease_submit(engine, &basket->request->op, false, basket->items[0].resource, look_run,
-                     look_done) != STK_OK) {
-        give_up(basket, STK_BUSY, NULL);
-        end_look(basket);
+        looking->items[i].resource = basket->items[i].resource;
+        looking->items[i].waiter = &basket->items[i].waiter;
     }
+    looking->owner = basket->options.owner;
+    looking->id = basket->options.id;
+    looking->fingerprint = basket->fingerprint;
+    looking->ttl_ms = basket->ttl_ms;
+    looking->on_end = on_looked;
+    looking->context = basket;
+    basket->look = looking;
+    look_all_start(looking);
 }
 
-/* Waiting, for one of them. */
+/* Its user has room for those that are new: else it would take some, and give them back. */
+static bool may_have_all(struct basket *basket, const struct look_all *looked)
+{
+    char why[ACCOUNT_WHY_SIZE];
+    size_t more = 0;
+
+    for (size_t i = 0; i < basket->count; i++)
+        more += !looked->items[i].enters;
+    if (more == 0 || account_has_room(basket->account, ACCOUNT_LEASES, more, why))
+        return true;
+    give_up(basket, STK_BUSY, why);
+    return false;
+}
+
+static void on_looked(struct look_all *looked)
+{
+    struct basket *basket = looked->context;
+    size_t at = looked->denied_at;
+
+    basket->look = NULL;
+    if (looked->error != STK_OK) {
+        basket->request->op.why = looked->op.why;
+        give_up(basket, looked->error, looked->reason);
+    } else if (at == basket->count && may_have_all(basket, looked)) {
+        step(basket, BASKET_TAKING);
+    }
+    if (basket->state != BASKET_LOOKING || is_unwanted(basket))
+        next_step(basket);
+    else if (!has_time(basket))
+        deny(basket);
+    else
+        wait_for(basket, at, &looked->denial, &looked->items[at].record);
+    free(looked);
+}
+
+/* WAITING, for one of them. */
 
 static void deny(struct basket *basket)
 {
@@ -518,37 +350,6 @@ static void wait_for(struct basket *basket, size_t at, const struct lease_call *
             elsewhere_await_turn(engine, item->resource, &item->waiter, call, record,
                                  &basket->awaited);
     }
-}
-
-/* Its user has room for those that are new: else it would take some, and give them back. */
-static bool may_have_all(struct basket *basket)
-{
-    char why[ACCOUNT_WHY_SIZE];
-    size_t more = 0;
-
-    for (size_t i = 0; i < basket->count; i++)
-        more += !basket->looks->seen[i].enters;
-    if (more == 0 || account_has_room(basket->account, ACCOUNT_LEASES, more, why))
-        return true;
-    give_up(basket, STK_BUSY, why);
-    return false;
-}
-
-static void end_look(struct basket *basket)
-{
-    struct looks *looks = basket->looks;
-    size_t at = looks->denied_at;
-
-    if (basket->state == BASKET_LOOKING && at == basket->count && may_have_all(basket))
-        step(basket, BASKET_TAKING);
-    basket->looks = NULL;
-    if (basket->state != BASKET_LOOKING || is_unwanted(basket))
-        next_step(basket);
-    else if (!has_time(basket))
-        deny(basket);
-    else
-        wait_for(basket, at, &looks->denial, &looks->seen[at].record);
-    free(looks);
 }
 
 static struct basket *basket_of(struct waiter *waiter)
@@ -610,77 +411,16 @@ static struct waiter_about on_shown(const struct waiter *waiter)
 static const struct waiter_events waiter_events = {
     .on_shown = on_shown, .on_turn = on_turn, .on_drain = on_drain};
 
-/* Into all lines at once. False: its user may have no more that wait. */
-static bool join(struct basket *basket)
+void acquire_all_abandon(struct request *request)
 {
-    struct request *request = basket->request;
-    char why[ACCOUNT_WHY_SIZE];
+    struct basket *basket = request->state;
 
-    if (!account_take(request->session->account, ACCOUNT_WAITERS, why)) {
-        request_fail(request, STK_BUSY, "%s", why);
-        return false;
+    if (basket != NULL && basket->acquire.state != ACQUIRE_IDLE) {
+        acquire_cancel(&basket->acquire);
+    } else if (basket != NULL && basket->state == BASKET_WAITING) {
+        stop_waiting(basket);
+        next_step(basket);
     }
-    basket->account = account_keep(request->session->account);
-    for (size_t i = 0; i < basket->count; i++) {
-        struct basket_item *item = &basket->items[i];
-        item->basket = basket;
-        item->waiter.events = &waiter_events;
-        line_join(request->engine, item->resource, &item->waiter);
-    }
-    return true;
-}
-
-/* Out of all lines, before it is told: the next ones ask at once. `granted`: it has the leases. */
-static void leave(struct basket *basket, bool granted)
-{
-    struct engine *engine = basket->request->engine;
-
-    timer_stop(engine, &basket->deadline);
-    if (basket->waits_since_us != 0) {
-        engine->waiters--;
-        durations_add(&engine->times.waits, engine_read_clock_us(engine) - basket->waits_since_us);
-        if (basket->request->session != NULL)
-            behind_end(basket->request->session);
-    }
-    for (size_t i = 0; i < basket->count; i++) {
-        int64_t left_ms = basket->items[i].until_ms - engine_now_ms(engine);
-        line_leave(&basket->items[i].waiter, granted && left_ms > 0 ? left_ms : 0);
-    }
-    account_give(basket->account, ACCOUNT_WAITERS);
-    account_drop(basket->account);
-}
-
-/* The end. */
-
-static void reply_failed(struct basket *basket)
-{
-    struct request *request = basket->request;
-
-    request->engine->counters.waits_in_vain +=
-        basket->failure == STK_OK && basket->waits_since_us != 0;
-    leave(basket, false);
-    if (basket->failure != STK_OK) {
-        request_fail(request, basket->failure, basket->reason[0] == '\0' ? NULL : "%s",
-                     basket->reason);
-        return;
-    }
-    resp_null_array(&request->reply, request->resp3);
-    request_finish(request);
-}
-
-static void reply_whole(struct basket *basket)
-{
-    struct request *request = basket->request;
-    int64_t *tokens = mem_alloc(basket->count * sizeof *tokens);
-
-    leave(basket, true);
-    for (size_t i = 0; i < basket->count; i++)
-        tokens[basket->items[i].place] = basket->items[i].token;
-    resp_array(&request->reply, basket->count);
-    for (size_t i = 0; i < basket->count; i++)
-        resp_int(&request->reply, tokens[i]);
-    free(tokens);
-    request_finish(request);
 }
 
 /* Of the lease that ends first. */
@@ -694,24 +434,92 @@ static int64_t least_left_ms(const struct basket *basket)
     return until_ms - engine_now_ms(basket->request->engine);
 }
 
-/* All are back. */
-static void on_all_given_back(struct basket *basket)
-{
-    bool goes_on = !is_unwanted(basket) && has_time(basket);
-    enum basket_sequel sequel = goes_on ? basket->sequel : SEQUEL_REPLY;
+/* TAKING one more. */
 
-    basket->sequel = SEQUEL_REPLY;
-    switch (sequel) {
-    case SEQUEL_REPLY: reply_failed(basket); break;
-    case SEQUEL_LOOK: look(basket); break;
-    case SEQUEL_WAIT:
-        step(basket, BASKET_LOOKING);
-        wait_for(basket, basket->denied_at, &basket->acquire.call, &basket->acquire.record);
-        break;
+static void on_acquired(struct acquire *acquire)
+{
+    struct basket *basket = list_entry(acquire, struct basket, acquire);
+    struct basket_item *item = &basket->items[basket->taken];
+
+    if (acquire->error != STK_OK) {
+        basket->request->op.why = acquire->op.why;
+        give_up(basket, acquire->error, acquire->reason);
+    } else if (acquire->grant.token == 0) {
+        give_up(basket, STK_OK, NULL);
+        basket->sequel = SEQUEL_WAIT;
+        basket->denied_at = basket->taken;
+    } else {
+        item->token = acquire->grant.token;
+        item->until_ms = engine_now_ms(acquire->engine) + acquire->grant.left_ms;
+        item->counted = acquire->recorded != RECORDED_REPEAT;
+        basket->taken++;
     }
+    next_step(basket);
 }
 
-/* The confirmation, on the store's thread; it may run more than once. */
+static void take_next(struct basket *basket)
+{
+    struct basket_item *item = &basket->items[basket->taken];
+
+    check(basket->state == BASKET_TAKING);
+    basket->acquire = (struct acquire){.engine = basket->request->engine,
+                                       .session = basket->request->session,
+                                       .resource = item->resource,
+                                       .ttl_ms = basket->ttl_ms,
+                                       .options = {.owner = basket->options.owner,
+                                                   .id = basket->options.id,
+                                                   .ephemeral = basket->options.ephemeral},
+                                       .fingerprint = basket->fingerprint,
+                                       .way = WAY_BASKET,
+                                       .place = &item->waiter,
+                                       .on_end = on_acquired};
+    acquire_start(&basket->acquire);
+}
+
+/* FRESHENING what it has. */
+
+static void renew_next(struct basket *basket);
+
+static void on_renewed(struct renewal *renewal)
+{
+    struct basket *basket = renewal->context;
+
+    if (renewal->error == STK_OK) {
+        basket->items[basket->renewed].until_ms = engine_now_ms(renewal->engine) + renewal->left_ms;
+    } else if (renewal->lost) {
+        lose(basket);
+    } else {
+        basket->request->op.why = renewal->op.why;
+        give_up(basket, renewal->error, renewal->reason);
+    }
+    if (++basket->renewed < basket->taken && basket->state == BASKET_FRESHENING &&
+        !is_unwanted(basket))
+        renew_next(basket);
+    else
+        next_step(basket);
+}
+
+static void renew_next(struct basket *basket)
+{
+    const struct basket_item *item = &basket->items[basket->renewed];
+
+    struct renewal *renewal =
+        renewal_new(basket->request->engine, item->resource, item->token, basket->ttl_ms);
+
+    renewal->session = &basket->request->session;
+    renewal->on_end = on_renewed;
+    renewal->context = basket;
+    renewal_start(renewal);
+}
+
+static void renew_all(struct basket *basket)
+{
+    step(basket, BASKET_FRESHENING);
+    basket->renewed = 0;
+    renew_next(basket);
+}
+
+/* CONFIRMING, on the store's thread; it may run more than once. */
 
 /* An item, as the store knows it. */
 struct known_item {
@@ -799,7 +607,7 @@ static void confirm_done(struct store_op *op)
     } else if (basket->request->verdict == STK_ERR) {
         give_up(basket, STK_ERR, ID_OF_ANOTHER);
     } else if (basket->request->verdict != STK_OK) {
-        give_up(basket, STK_STALE, ID_LOST);
+        give_up(basket, STK_STALE, ID_LEASES_OVER);
     } else if (basket->lost) {
         lose(basket);
     } else if (basket->options.id.len > 0) {
@@ -815,12 +623,80 @@ static void confirm_done(struct store_op *op)
 
 static void confirm(struct basket *basket)
 {
-    basket->state = BASKET_CONFIRMING;
+    step(basket, BASKET_CONFIRMING);
     enum stk_error error =
         request_submit(basket->request, basket->options.id.len > 0, confirm_run, confirm_done);
     if (error != STK_OK) {
         give_up(basket, error, NULL);
         next_step(basket);
+    }
+}
+
+/* RETURNING: it gives up, and gives back. */
+
+static void on_given_back(struct release *release)
+{
+    struct basket *basket = list_entry(release, struct basket, release);
+
+    if (release->error != STK_OK) /* nobody is told that it has this one */
+        release_owe(release, basket->items[basket->taken].until_ms);
+    next_step(basket);
+}
+
+static void give_back_last(struct basket *basket)
+{
+    const struct basket_item *item = &basket->items[--basket->taken];
+
+    if (!item->counted) {
+        next_step(basket);
+        return;
+    }
+    basket->release = (struct release){.engine = basket->request->engine,
+                                       .kind = RELEASE_HOLD,
+                                       .resource = item->resource,
+                                       .token = item->token,
+                                       .on_end = on_given_back};
+    release_start(&basket->release);
+}
+
+/* It will not be whole: the reply says why, what it has goes back. Once its ID is remembered they
+ * are its client's, who may have been told of them by a repeat: they stay. */
+static void give_up(struct basket *basket, enum stk_error error, const char *reason)
+{
+    if (basket->state == BASKET_RETURNING)
+        return;
+    if (basket->remembered)
+        basket->taken = 0;
+    step(basket, BASKET_RETURNING);
+    basket->failure = error;
+    snprintf(basket->reason, sizeof basket->reason, "%s", reason != NULL ? reason : "");
+}
+
+/* One of its leases is over, by nobody's fault. */
+static void lose(struct basket *basket)
+{
+    if (basket->remembered) {
+        give_up(basket, STK_STALE, ID_LEASES_OVER);
+    } else if (basket->state != BASKET_RETURNING) {
+        basket->sequel = SEQUEL_LOOK;
+        step(basket, BASKET_RETURNING);
+    }
+}
+
+/* All are back. */
+static void on_all_given_back(struct basket *basket)
+{
+    bool goes_on = !is_unwanted(basket) && has_time(basket);
+    enum basket_sequel sequel = goes_on ? basket->sequel : SEQUEL_REPLY;
+
+    basket->sequel = SEQUEL_REPLY;
+    switch (sequel) {
+    case SEQUEL_REPLY: reply_failed(basket); break;
+    case SEQUEL_LOOK: look(basket); break;
+    case SEQUEL_WAIT:
+        step(basket, BASKET_LOOKING);
+        wait_for(basket, basket->denied_at, &basket->acquire.call, &basket->acquire.record);
+        break;
     }
 }
 
@@ -849,74 +725,55 @@ static void next_step(struct basket *basket)
     }
 }
 
-/* The command. */
+/* The end. */
 
-void acquire_all_abandon(struct request *request)
+/* Out of all lines, before it is told: the next ones ask at once. `granted`: it has the leases. */
+static void leave(struct basket *basket, bool granted)
 {
-    struct basket *basket = request->state;
+    struct engine *engine = basket->request->engine;
 
-    if (basket != NULL && basket->acquire.state != ACQUIRE_IDLE) {
-        acquire_cancel(&basket->acquire);
-    } else if (basket != NULL && basket->state == BASKET_WAITING) {
-        stop_waiting(basket);
-        next_step(basket);
+    timer_stop(engine, &basket->deadline);
+    if (basket->waits_since_us != 0) {
+        engine->waiters--;
+        durations_add(&engine->times.waits, engine_read_clock_us(engine) - basket->waits_since_us);
+        if (basket->request->session != NULL)
+            behind_end(basket->request->session);
     }
-}
-
-static int by_name(const void *a, const void *b)
-{
-    const struct basket_item *left = a, *right = b;
-    return bytes_compare(left->resource, right->resource);
-}
-
-/* False: the request has failed. */
-static bool fill(struct request *request, struct basket *basket)
-{
     for (size_t i = 0; i < basket->count; i++) {
-        if (!request_name(request, 3 + i, "a resource"))
-            return false;
-        basket->items[i] = (struct basket_item){.resource = request->argv[3 + i], .place = i};
+        int64_t left_ms = basket->items[i].until_ms - engine_now_ms(engine);
+        line_leave(&basket->items[i].waiter, granted && left_ms > 0 ? left_ms : 0);
     }
-    qsort(basket->items, basket->count, sizeof *basket->items, by_name);
-    for (size_t i = 1; i < basket->count; i++)
-        if (bytes_equal(basket->items[i - 1].resource, basket->items[i].resource)) {
-            request_fail(request, STK_ERR, "a resource is named twice");
-            return false;
-        }
-    if (lease_options_have(request, 3 + basket->count, OF_ACQUIRE, OPTION_QUEUE)) {
-        request_fail(request, STK_ERR, "ACQUIREALL has no QUEUE: WAIT, on a connection of its own");
-        return false;
-    }
-    if (!lease_options_parse(request, 3 + basket->count, OF_ACQUIREALL, &basket->options))
-        return false;
-    basket->fingerprint = lease_fingerprint("ACQUIREALL", basket->options.owner);
-    for (size_t i = 0; i < basket->count; i++)
-        basket->fingerprint = XXH3_64bits_withSeed(
-            basket->items[i].resource.data, basket->items[i].resource.len, basket->fingerprint);
-    return true;
+    account_give(basket->account, ACCOUNT_WAITERS);
+    account_drop(basket->account);
 }
 
-/* ACQUIREALL ttl_ms n resource ... [WAIT ms] [OWNER owner] [ID id] [EPHEMERAL] */
-void lease_acquire_all(struct request *request)
+static void reply_failed(struct basket *basket)
 {
-    int64_t ttl_ms, count;
+    struct request *request = basket->request;
 
-    if (!request_may_audit(request, AUDIT_LEASES) ||
-        !request_int(request, 1, LEASE_TTL_MIN_MS, LEASE_TTL_MAX_MS, "ttl_ms", &ttl_ms) ||
-        !request_int(request, 2, 1, LEASES_AT_ONCE_MAX, "the number of resources", &count))
-        return;
-    if (request->argc < 3 + (size_t)count) {
-        request_fail(request, STK_ERR, "ACQUIREALL ttl_ms %lld takes %lld resources",
-                     (long long)count, (long long)count);
+    request->engine->counters.waits_in_vain +=
+        basket->failure == STK_OK && basket->waits_since_us != 0;
+    leave(basket, false);
+    if (basket->failure != STK_OK) {
+        request_fail(request, basket->failure, basket->reason[0] == '\0' ? NULL : "%s",
+                     basket->reason);
         return;
     }
-    struct basket *basket = mem_zalloc(sizeof *basket + (size_t)count * sizeof *basket->items);
-    request->state = basket;
-    basket->request = request;
-    basket->ttl_ms = ttl_ms;
-    basket->count = (size_t)count;
-    basket->deadline.fire = on_deadline;
-    basket->deadlock.on_found = on_deadlock;
-    if (fill(request, basket) && join(basket))
-        look(basket);
+    resp_null_array(&request->reply, request->resp3);
+    request_finish(request);
+}
+
+static void reply_whole(struct basket *basket)
+{
+    struct request *request = basket->request;
+    int64_t *tokens = mem_alloc(basket->count * sizeof *tokens);
+
+    leave(basket, true);
+    for (size_t i = 0; i < basket->count; i++)
+        tokens[basket->items[i].place] = basket->items[i].token;
+    resp_array(&request->reply, basket->count);
+    for (size_t i = 0; i < basket->count; i++)
+        resp_int(&request->reply, tokens[i]);
+    free(tokens);
+    request_finish(request);
 }

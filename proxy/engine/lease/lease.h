@@ -386,6 +386,8 @@ void deadlock_watch(struct deadlock *deadlock, struct session *session, struct b
 
 /* acquire.c: a lease is granted. */
 
+#define ID_OF_ANOTHER "this ID was used for another command"
+
 /* Where an acquire stands. In all states but IDLE it is in line, its client may be gone, and is
  * told nothing yet. */
 enum acquire_state {

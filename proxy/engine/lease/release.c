@@ -369,7 +369,7 @@ static void on_end(struct release *release)
     if (request_refused(request))
         return;
     if (release->misused) {
-        request_fail(request, STK_ERR, "this ID was used for another command");
+        request_fail(request, STK_ERR, ID_OF_ANOTHER);
         return;
     }
     if (release->kind == RELEASE_REVOKE && !release->ended)
