@@ -5,7 +5,7 @@ import contextlib
 import os
 
 from harness import services
-from harness.limits import HANG_SECONDS, Late, wait_until
+from harness.limits import HANG_SECONDS, LONG_TTL_MS, Late, wait_until
 from harness.resp import Client, Closed, ReplyError
 from harness.rig import Rig, restart
 
@@ -93,7 +93,7 @@ class Deployment:
         assert not self.deaths, "\n".join(self.deaths)
 
 
-def token_when_up(client, resource, ttl_ms=60000, *options, timeout=HANG_SECONDS):
+def token_when_up(client, resource, ttl_ms=LONG_TTL_MS, *options, timeout=HANG_SECONDS):
     """The token of a grant that comes as soon as the service is reached, and has heard of what was
     released meanwhile; until then there is nothing but LEASEDOWN."""
     def attempt():
@@ -105,6 +105,6 @@ def token_when_up(client, resource, ttl_ms=60000, *options, timeout=HANG_SECONDS
     return wait_until(attempt, f"{resource!r} is granted", timeout)[0]
 
 
-def granted_again(client, resource, ttl_ms=60000, *options):
+def granted_again(client, resource, ttl_ms=LONG_TTL_MS, *options):
     """As token_when_up(), in the time that a service has that has recovered by itself."""
     return token_when_up(client, resource, ttl_ms, *options, timeout=RECOVERED_SECONDS)

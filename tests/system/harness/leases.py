@@ -5,7 +5,7 @@ a lease service, and what holds while that service is down."""
 import selectors
 
 from harness.deployment import token_when_up
-from harness.limits import Stopwatch, patience, wait_until, within
+from harness.limits import HANG_SECONDS, LONG_TTL_MS, Stopwatch, patience, wait_until, within
 from harness.sockets import cut_connections
 
 AT_MOST_SECONDS = 0.4  # for all but one of some wake-ups: well under a poll
@@ -35,7 +35,7 @@ def assert_rising(tokens):
     assert all(a < b for a, b in zip(tokens, tokens[1:])), tokens
 
 
-def line_up(daemon, key, count, ttl_ms=60000, wait_ms=30000):
+def line_up(daemon, key, count, ttl_ms=LONG_TTL_MS, wait_ms=LONG_TTL_MS):
     """So many clients, which wait in this order."""
     watch = daemon.client()
     line = []
@@ -53,7 +53,7 @@ def serve(clients, key):
         for client in clients:
             selector.register(client.sock, selectors.EVENT_READ, client)
         while len(tokens) < len(clients):
-            ready = selector.select(patience(10))
+            ready = selector.select(patience(HANG_SECONDS))
             assert len(ready) == 1, f"one at a time: {len(ready)} after {len(tokens)}"
             client = ready[0][0].data
             selector.unregister(client.sock)
@@ -129,7 +129,7 @@ def pair(rig, *uris):
     return daemons, [await_news(daemon) for daemon in daemons]
 
 
-def wait_for(daemon, client, key, ttl_ms=60000):
+def wait_for(daemon, client, key, ttl_ms=LONG_TTL_MS):
     """The client stands in line from now on."""
-    client.send("ACQUIRE", key, ttl_ms, "WAIT", 30000)
+    client.send("ACQUIRE", key, ttl_ms, "WAIT", LONG_TTL_MS)
     daemon.client().await_waiters(key, 1)

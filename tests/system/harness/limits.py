@@ -18,6 +18,7 @@ BUILD = (REPO / os.environ.get("STOCKADE_BUILD", "build")).resolve()
 DAEMON = BUILD / os.environ.get("STOCKADE_DAEMON", "stockaded")
 
 HANG_SECONDS = 60.0
+LONG_TTL_MS = 600_000  # of a lease, or a wait, that is to outlast its test
 
 
 def environment():

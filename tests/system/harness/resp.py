@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from harness.limits import HANG_SECONDS, Late, Wait, patience, wait_until
+from harness.limits import HANG_SECONDS, LONG_TTL_MS, Late, Wait, patience, wait_until
 
 CLOCK_MS = 2  # two readings of clocks in whole milliseconds
 Grant = collections.namedtuple("Grant", "token ttl_ms")
@@ -227,7 +227,7 @@ class Client:
         self.send_all(commands)
         return [self.read(timeout) for _ in commands]
 
-    def acquire(self, resource, ttl_ms=60000, *options, timeout=None):
+    def acquire(self, resource, ttl_ms=LONG_TTL_MS, *options, timeout=None):
         """A Grant, or None where another holds it. Where the machine is so slow that the lease ran
         out on its way, a longer one is asked for."""
         for _ in range(5):
@@ -236,7 +236,7 @@ class Client:
                 break
             if "ran out while" not in reply.text:
                 raise reply
-            ttl_ms = min(3 * int(ttl_ms), 60000)
+            ttl_ms = min(3 * int(ttl_ms), LONG_TTL_MS)
         else:
             raise AssertionError(f"{resource!r}: the lease always runs out on its way")
         if reply is None:
@@ -247,7 +247,7 @@ class Client:
         assert 0 < grant.ttl_ms <= int(ttl_ms), grant
         return grant
 
-    def token(self, resource, ttl_ms=60000, *options, timeout=None):
+    def token(self, resource, ttl_ms=LONG_TTL_MS, *options, timeout=None):
         """The token of a grant that must succeed; of a longer one, as above, where it took its
         whole TTL to be told."""
         for _ in range(5):
@@ -256,7 +256,7 @@ class Client:
             in_time = (time.monotonic() - begun) * 1000 < int(ttl_ms) - CLOCK_MS
             if grant is not None or in_time or "WAIT" in options:
                 break
-            ttl_ms = min(3 * int(ttl_ms), 60000)
+            ttl_ms = min(3 * int(ttl_ms), LONG_TTL_MS)
         assert grant is not None, f"{resource!r} is held by another"
         return grant.token
 
