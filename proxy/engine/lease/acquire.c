@@ -32,14 +32,11 @@
  * - Where the store is the only memory of leases (local:), the head of the line needs no question
  *   when the lease is released here: it inherits it, in the transaction that retires the old token.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "fence/base/check.h"
-#include "fence/base/mem.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/scope.h"
-#include "proxy/engine/session/behind.h"
 
 #define ROUNDS_MAX 16
 #define YIELDS_MS  200
@@ -113,9 +110,9 @@ static void check_state(struct acquire *acquire)
         break;
     case ACQUIRE_WAITING:
         check(acquire->session != NULL && acquire->way == WAY_WAITS);
-        check(acquire->waits_since_us != 0 && acquire->allowance != ALLOWANCE_TAKEN);
+        check(acquire->wait.since_us != 0 && acquire->allowance != ALLOWANCE_TAKEN);
         break;
-    case ACQUIRE_INHERITING: check(acquire->waits_since_us != 0 && !is_recorded(acquire)); break;
+    case ACQUIRE_INHERITING: check(acquire->wait.since_us != 0 && !is_recorded(acquire)); break;
     case ACQUIRE_CLAIMING:
         check(acquire->allowance == ALLOWANCE_TAKEN && is_recorded(acquire));
         break;
@@ -138,27 +135,8 @@ static void step(struct acquire *acquire, enum acquire_state to)
 }
 
 /* What comes back from others finds it in the state in which it went out. */
-
-static struct acquire *of_op(struct store_op *op, enum acquire_state state)
+static struct acquire *in_state(struct acquire *acquire, enum acquire_state state)
 {
-    struct acquire *acquire = list_entry(op, struct acquire, op);
-
-    check(acquire->state == state);
-    return acquire;
-}
-
-static struct acquire *of_call(struct lease_call *call, enum acquire_state state)
-{
-    struct acquire *acquire = list_entry(call, struct acquire, call);
-
-    check(acquire->state == state);
-    return acquire;
-}
-
-static struct acquire *of_waiter(struct waiter *waiter, enum acquire_state state)
-{
-    struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
-
     check(acquire->state == state);
     return acquire;
 }
@@ -173,8 +151,7 @@ static void on_looked(struct lease_call *call);
 static void on_answered(struct lease_call *call);
 static void on_denied(struct acquire *acquire);
 static void await_turn(struct acquire *acquire);
-static void on_deadlock(struct deadlock *deadlock);
-static void on_deadline(struct timer *timer);
+static void on_vain(struct lease_wait *wait, enum stk_error why);
 static const struct waiter_events waiter_events;
 static void on_claimed(struct lease_call *call);
 static void record_grant(struct acquire *acquire);
@@ -187,7 +164,7 @@ static void unlock(struct acquire *acquire);
 static void on_unlocked(struct lease_call *call);
 static void end_unrecorded(struct acquire *acquire);
 static void give_back(struct acquire *acquire);
-static void on_given_back(struct release *release);
+static void on_given_back(struct acquire *acquire);
 
 /* IDLE: its beginning. */
 
@@ -217,7 +194,7 @@ static void begin(struct acquire *acquire)
     acquire->reason = NULL;
     acquire->grant.token = 0;
     acquire->is_free = false;
-    acquire->waits_since_us = 0;
+    acquire->wait.since_us = 0;
     acquire->call.ttl_ms = acquire->ttl_ms;
     make_owner(acquire);
 }
@@ -244,8 +221,7 @@ void acquire_start(struct acquire *acquire)
         return;
     }
     acquire->opening = store_opening(acquire->engine->options.store);
-    acquire->deadline.fire = on_deadline;
-    acquire->deadlock.on_found = on_deadlock;
+    acquire->wait.on_vain = on_vain;
     acquire->call.resource = acquire->resource;
     attempt(acquire);
 }
@@ -261,25 +237,12 @@ void acquire_again(struct acquire *acquire)
 /* IDLE: its end. Each leaves the line before it tells: the next head asks at once. One that keeps
  * its place leaves with a lease only, and a basket's place is the basket's. */
 
-static void count_wait(struct acquire *acquire)
-{
-    struct engine *engine = acquire->engine;
-
-    if (acquire->waits_since_us == 0)
-        return;
-    engine->waiters--;
-    durations_add(&engine->times.waits, engine_read_clock_us(engine) - acquire->waits_since_us);
-}
-
 /* `granted_ms` as for line_leave. */
 static void leave(struct acquire *acquire, int64_t granted_ms)
 {
     struct waiter *waiter = &acquire->waiter;
 
-    timer_stop(acquire->engine, &acquire->deadline);
-    if (acquire->waits_since_us != 0 && acquire->session != NULL)
-        behind_end(acquire->session);
-    count_wait(acquire);
+    lease_wait_end(&acquire->wait, acquire->engine, acquire->session);
     if (acquire->way == WAY_BASKET)
         return;
     if (!acquire_keeps_place(acquire) || granted_ms > 0) {
@@ -338,7 +301,7 @@ static void end_denied(struct acquire *acquire)
     }
     leave(acquire, 0);
     acquire->engine->counters.leases_denied++;
-    acquire->engine->counters.waits_in_vain += acquire->waits_since_us != 0;
+    acquire->engine->counters.waits_in_vain += acquire->wait.since_us != 0;
     tell(acquire);
 }
 
@@ -396,7 +359,7 @@ static void become_owner(struct acquire *acquire)
 
 static void floor_done(struct store_op *op)
 {
-    struct acquire *acquire = of_op(op, ACQUIRE_FLOOR);
+    struct acquire *acquire = in_state(list_entry(op, struct acquire, op), ACQUIRE_FLOOR);
 
     if (is_unwanted(acquire)) {
         end_unwanted(acquire);
@@ -462,7 +425,7 @@ static void ask(struct acquire *acquire)
 
 static void on_looked(struct lease_call *call)
 {
-    struct acquire *acquire = of_call(call, ACQUIRE_LOOKING);
+    struct acquire *acquire = in_state(list_entry(call, struct acquire, call), ACQUIRE_LOOKING);
 
     if (is_unwanted(acquire)) {
         end_unwanted(acquire);
@@ -502,7 +465,7 @@ static void on_probed(struct acquire *acquire)
 
 static void on_answered(struct lease_call *call)
 {
-    struct acquire *acquire = of_call(call, ACQUIRE_ASKING);
+    struct acquire *acquire = in_state(list_entry(call, struct acquire, call), ACQUIRE_ASKING);
     bool taken = call->answer == LEASE_GRANTED || call->answer == LEASE_OWN;
 
     if (call->verb == LEASE_GRANT)
@@ -540,7 +503,6 @@ static bool is_head_by_now(const struct acquire *acquire)
 static void on_denied(struct acquire *acquire)
 {
     unreserve(acquire);
-    struct engine *engine = acquire->engine;
     const struct lease_call *call = &acquire->call;
     struct waiter *waiter = &acquire->waiter;
 
@@ -553,15 +515,12 @@ static void on_denied(struct acquire *acquire)
             end_denied(acquire);
         return;
     }
-    if (acquire->waits_since_us == 0) {
-        acquire->waits_since_us = engine->now_us;
-        engine->waiters++;
-        engine->counters.leases_waited++;
-        timer_set(engine, &acquire->deadline, acquire->options.wait_until_ms);
-        deadlock_watch(&acquire->deadlock, acquire->session, acquire->resource, call,
+    if (acquire->wait.since_us == 0) {
+        lease_wait_begin(&acquire->wait, acquire->engine, acquire->options.wait_until_ms);
+        deadlock_watch(&acquire->wait.deadlock, acquire->session, acquire->resource, call,
                        &acquire->record);
     }
-    if (acquire->deadlock.found) {
+    if (acquire->wait.deadlock.found) {
         fail(acquire, STK_DEADLOCK, NULL);
         return;
     }
@@ -575,35 +534,30 @@ static void on_denied(struct acquire *acquire)
 static void await_turn(struct acquire *acquire)
 {
     elsewhere_await_turn(acquire->engine, acquire->resource, &acquire->waiter, &acquire->call,
-                         &acquire->record, &acquire->awaited);
+                         &acquire->record, &acquire->wait.awaited);
 }
 
 static void on_turn(struct waiter *waiter)
 {
-    attempt(of_waiter(waiter, ACQUIRE_WAITING));
+    attempt(in_state(list_entry(waiter, struct acquire, waiter), ACQUIRE_WAITING));
 }
 
 static void on_drain(struct waiter *waiter)
 {
-    end_unwanted(of_waiter(waiter, ACQUIRE_WAITING));
+    end_unwanted(in_state(list_entry(waiter, struct acquire, waiter), ACQUIRE_WAITING));
 }
 
 /* One that is on its way learns it at its next denial. */
-static void on_deadlock(struct deadlock *deadlock)
+static void on_vain(struct lease_wait *wait, enum stk_error why)
 {
-    struct acquire *acquire = list_entry(deadlock, struct acquire, deadlock);
+    struct acquire *acquire = list_entry(wait, struct acquire, wait);
 
-    if (acquire->state == ACQUIRE_WAITING)
-        fail(acquire, STK_DEADLOCK, NULL);
-}
-
-static void on_deadline(struct timer *timer)
-{
-    struct acquire *acquire = list_entry(timer, struct acquire, deadline);
-
-    /* One that is on its way learns at its next denial that the time is up. */
-    if (acquire->state == ACQUIRE_WAITING)
+    if (acquire->state != ACQUIRE_WAITING)
+        return;
+    if (why == STK_OK)
         end_denied(acquire);
+    else
+        fail(acquire, why, NULL);
 }
 
 void acquire_cancel(struct acquire *acquire)
@@ -613,24 +567,11 @@ void acquire_cancel(struct acquire *acquire)
         end_unwanted(acquire);
 }
 
-struct waiter_about acquire_shown(const struct waiter *waiter)
-{
-    const struct acquire *acquire = list_entry(waiter, struct acquire, waiter);
-    const char *way = acquire_keeps_place(acquire) ? "queue"
-                      : acquire->way == WAY_WAITS  ? "wait"
-                                                   : NULL;
-
-    return (struct waiter_about){.session = acquire->session,
-                                 .resource = acquire->resource,
-                                 .owner = scope_name(acquire->options.owner),
-                                 .way = way};
-}
-
 /* INHERITING, CLAIMING: where the store is the only memory of leases. */
 
 static void on_heir(struct waiter *waiter)
 {
-    struct acquire *acquire = of_waiter(waiter, ACQUIRE_WAITING);
+    struct acquire *acquire = in_state(list_entry(waiter, struct acquire, waiter), ACQUIRE_WAITING);
 
     acquire->call.asked_ms = engine_now_ms(acquire->engine); /* before others see it */
     (void)reserve(acquire);
@@ -640,7 +581,8 @@ static void on_heir(struct waiter *waiter)
 
 static void on_inherited(struct waiter *waiter, bool committed)
 {
-    struct acquire *acquire = of_waiter(waiter, ACQUIRE_INHERITING);
+    struct acquire *acquire =
+        in_state(list_entry(waiter, struct acquire, waiter), ACQUIRE_INHERITING);
     struct lease_call *call = &acquire->call;
 
     if (!committed || !is_recorded(acquire)) {
@@ -657,7 +599,7 @@ static void on_inherited(struct waiter *waiter, bool committed)
 
 static void on_claimed(struct lease_call *call)
 {
-    struct acquire *acquire = of_call(call, ACQUIRE_CLAIMING);
+    struct acquire *acquire = in_state(list_entry(call, struct acquire, call), ACQUIRE_CLAIMING);
 
     if (call->answer == LEASE_GRANTED) {
         on_recorded(acquire);
@@ -710,7 +652,7 @@ static void record_failed(struct acquire *acquire, enum stk_error error)
 
 static void record_done(struct store_op *op)
 {
-    struct acquire *acquire = of_op(op, ACQUIRE_RECORDING);
+    struct acquire *acquire = in_state(list_entry(op, struct acquire, op), ACQUIRE_RECORDING);
 
     acquire->grant.counter_ahead |= acquire->is_ahead;
     if (op->error != STK_OK) {
@@ -742,18 +684,13 @@ static void on_recorded(struct acquire *acquire)
 /* As if the holder had renewed in time, which it may be about to. */
 static void yield(struct acquire *acquire)
 {
-    struct lease_call *call = &acquire->call;
-
-    call->verb = LEASE_RELEASE;
-    call->token = call->answer_token;
-    call->done = on_yielded;
     step(acquire, ACQUIRE_YIELDING);
-    lease_ask(acquire->engine->options.provider, call);
+    acquire_let_go(acquire, on_yielded);
 }
 
 static void on_yielded(struct lease_call *call)
 {
-    struct acquire *acquire = of_call(call, ACQUIRE_YIELDING);
+    struct acquire *acquire = in_state(list_entry(call, struct acquire, call), ACQUIRE_YIELDING);
 
     if (is_unwanted(acquire)) {
         end_unwanted(acquire);
@@ -767,21 +704,15 @@ static void on_yielded(struct lease_call *call)
 
 /* UNLOCKING. */
 
-/* Only the service's lock has to go: the store never took this token. */
 static void unlock(struct acquire *acquire)
 {
-    struct lease_call *call = &acquire->call;
-
-    call->verb = LEASE_RELEASE;
-    call->token = call->answer_token;
-    call->done = on_unlocked;
     step(acquire, ACQUIRE_UNLOCKING);
-    lease_ask(acquire->engine->options.provider, call);
+    acquire_let_go(acquire, on_unlocked);
 }
 
 static void on_unlocked(struct lease_call *call)
 {
-    end_unrecorded(of_call(call, ACQUIRE_UNLOCKING));
+    end_unrecorded(in_state(list_entry(call, struct acquire, call), ACQUIRE_UNLOCKING));
 }
 
 /* The store did not record the grant: why, once the lock is let go. */
@@ -799,67 +730,16 @@ static void end_unrecorded(struct acquire *acquire)
     }
 }
 
-/* GIVING_BACK. */
+/* GIVING_BACK (give_back.c). */
 
-/* Memory of its own: it is rare, and every acquire would have to carry it. */
-struct giving_back {
-    struct release release;
-    struct acquire *acquire;
-};
-
-/* The store retires the token, the service lets go. A repeat that counted nothing has nothing to
- * give back; and what a repeat of this one has been told meanwhile is its client's. (Of one in a
- * basket there is no repeat yet.) */
 static void give_back(struct acquire *acquire)
 {
-    struct giving_back *back = mem_zalloc(sizeof *back);
-    struct release *release = &back->release;
-    bool has_repeats = acquire->options.id.len > 0 && acquire->way != WAY_BASKET;
-
     step(acquire, ACQUIRE_GIVING_BACK);
-    back->acquire = acquire;
-    *release =
-        (struct release){.engine = acquire->engine,
-                         .kind = RELEASE_HOLD,
-                         .resource = acquire->resource,
-                         .token = acquire->call.answer_token,
-                         .opening = acquire->opening,
-                         .connection = acquire_row_connection(acquire),
-                         .own_only = has_repeats,
-                         .grant_id = has_repeats ? acquire->options.id : (struct bytes){"", 0},
-                         .value = acquire_is_by_value(acquire) ? scope_name(acquire->grant.owner)
-                                                               : (struct bytes){"", 0},
-                         .unannounced = true,
-                         .on_end = on_given_back};
-    if (acquire->recorded != RECORDED_REPEAT) {
-        release_start(release);
-        return;
-    }
-    if (acquire->options.ephemeral && acquire->session == NULL) /* it ends with that connection */
-        release_ephemeral(acquire->engine, release->resource, release->token,
-                          (uint64_t)acquire->connection);
-    on_given_back(release);
+    acquire_give_back(acquire, on_given_back);
 }
 
-static void on_given_back(struct release *release)
+static void on_given_back(struct acquire *acquire)
 {
-    struct giving_back *back = list_entry(release, struct giving_back, release);
-    struct acquire *acquire = back->acquire;
-
-    acquire->engine->counters.leases_given_back++;
-    if (release->error != STK_OK) /* nobody knows of the lease who could end it */
-        release_owe(release, acquire->call.answer_until_ms);
-    if (release->ended) /* else it was entered again, and goes on */
-        engine_tell(acquire->engine, &(struct fact){
-                                         .kind = FACT_GIVEN_BACK,
-                                         .resource = acquire->resource,
-                                         .owner = scope_name(acquire->grant.owner),
-                                         .user = bytes_of(account_name(acquire->account)),
-                                         .token = release->token,
-                                         .ttl_ms = acquire->ttl_ms,
-                                         .holder = acquire->session,
-                                     });
-    free(back);
     check(acquire->state == ACQUIRE_GIVING_BACK);
     if (is_unwanted(acquire))
         end_unwanted(acquire);

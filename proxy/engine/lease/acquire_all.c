@@ -80,11 +80,8 @@ struct basket {
     enum stk_error failure; /* what it gave up for; STK_OK: null */
     char reason[160];       /* for people; empty: the code's usual text */
     int64_t ttl_ms;
-    int64_t waits_since_us; /* 0: it has not waited */
-    int64_t awaited;        /* see elsewhere_await_turn; of this item: */
-    size_t awaited_at;
-    struct deadlock deadlock; /* of that item, too */
-    struct timer deadline;
+    struct lease_wait wait;
+    size_t awaited_at;     /* the item that it is for */
     struct look_all *look; /* LOOKING */
     struct acquire acquire;
     struct release release;
@@ -124,7 +121,7 @@ static void check_state(const struct basket *basket)
     case BASKET_LOOKING:
     case BASKET_TAKING: check(basket->taken == 0 && !basket->remembered); break;
     case BASKET_WAITING:
-        check(basket->taken == 0 && basket->look == NULL && basket->waits_since_us != 0);
+        check(basket->taken == 0 && basket->look == NULL && basket->wait.since_us != 0);
         break;
     case BASKET_FRESHENING: check(basket->taken == basket->count); break;
     case BASKET_CONFIRMING: check(basket->taken == basket->count && !basket->remembered); break;
@@ -143,8 +140,7 @@ static void step(struct basket *basket, enum basket_state to)
 /* What follows goes by the states, in their order. */
 
 static const struct waiter_events waiter_events;
-static void on_deadline(struct timer *timer);
-static void on_deadlock(struct deadlock *deadlock);
+static void on_vain(struct lease_wait *wait, enum stk_error why);
 static void look(struct basket *basket);
 static void on_looked(struct look_all *looked);
 static void deny(struct basket *basket);
@@ -230,8 +226,7 @@ void lease_acquire_all(struct request *request)
     basket->request = request;
     basket->ttl_ms = ttl_ms;
     basket->count = (size_t)count;
-    basket->deadline.fire = on_deadline;
-    basket->deadlock.on_found = on_deadlock;
+    basket->wait.on_vain = on_vain;
     if (fill(request, basket) && join(basket))
         look(basket);
 }
@@ -302,19 +297,6 @@ static void deny(struct basket *basket)
     next_step(basket);
 }
 
-static void begin_to_wait(struct basket *basket)
-{
-    struct engine *engine = basket->request->engine;
-
-    if (basket->waits_since_us != 0)
-        return;
-    basket->request->waited = true;
-    basket->waits_since_us = engine->now_us;
-    engine->waiters++;
-    engine->counters.leases_waited++;
-    timer_set(engine, &basket->deadline, basket->options.wait_until_ms);
-}
-
 /* `at` is held, so says the call. Whom it lets pass in the other lines may have the lease, and have
  * given it back, before it comes to wait itself. */
 static void wait_for(struct basket *basket, size_t at, const struct lease_call *call,
@@ -323,13 +305,15 @@ static void wait_for(struct basket *basket, size_t at, const struct lease_call *
     struct basket_item *item = &basket->items[at];
     struct engine *engine = basket->request->engine;
 
-    bool is_first = basket->waits_since_us == 0;
+    bool is_first = basket->wait.since_us == 0;
 
-    begin_to_wait(basket);
+    basket->request->waited = true;
+    lease_wait_begin(&basket->wait, engine, basket->options.wait_until_ms);
     if (!is_unwanted(basket) && (is_first || basket->awaited_at != at)) {
-        basket->awaited = 0; /* tokens of two resources may be equal */
+        basket->wait.awaited = 0; /* tokens of two resources may be equal */
         basket->awaited_at = at;
-        deadlock_watch(&basket->deadlock, basket->request->session, item->resource, call, record);
+        deadlock_watch(&basket->wait.deadlock, basket->request->session, item->resource, call,
+                       record);
     }
     for (size_t i = 0; i < basket->count; i++)
         if (i != at)
@@ -338,7 +322,7 @@ static void wait_for(struct basket *basket, size_t at, const struct lease_call *
         next_step(basket);
     } else if (!has_time(basket)) {
         deny(basket);
-    } else if (basket->deadlock.found) {
+    } else if (basket->wait.deadlock.found) {
         give_up(basket, STK_DEADLOCK, NULL);
         next_step(basket);
     } else if (line_is_head(&item->waiter) && line_was_woken(&item->waiter)) {
@@ -348,7 +332,7 @@ static void wait_for(struct basket *basket, size_t at, const struct lease_call *
         item->waiter.waits = true;
         if (line_is_head(&item->waiter))
             elsewhere_await_turn(engine, item->resource, &item->waiter, call, record,
-                                 &basket->awaited);
+                                 &basket->wait.awaited);
     }
 }
 
@@ -374,26 +358,19 @@ static void on_drain(struct waiter *waiter)
     next_step(basket_of(waiter));
 }
 
-/* One that looks or takes learns at its next denial that the time is up. */
-static void on_deadline(struct timer *timer)
+/* One that looks or takes learns it when it is to wait again. */
+static void on_vain(struct lease_wait *wait, enum stk_error why)
 {
-    struct basket *basket = list_entry(timer, struct basket, deadline);
+    struct basket *basket = list_entry(wait, struct basket, wait);
 
     if (basket->state != BASKET_WAITING)
         return;
     stop_waiting(basket);
-    deny(basket);
-}
-
-/* One that looks or takes learns it when it is to wait for that lease again. */
-static void on_deadlock(struct deadlock *deadlock)
-{
-    struct basket *basket = list_entry(deadlock, struct basket, deadlock);
-
-    if (basket->state != BASKET_WAITING)
+    if (why == STK_OK) {
+        deny(basket);
         return;
-    stop_waiting(basket);
-    give_up(basket, STK_DEADLOCK, NULL);
+    }
+    give_up(basket, why, NULL);
     next_step(basket);
 }
 
@@ -732,13 +709,7 @@ static void leave(struct basket *basket, bool granted)
 {
     struct engine *engine = basket->request->engine;
 
-    timer_stop(engine, &basket->deadline);
-    if (basket->waits_since_us != 0) {
-        engine->waiters--;
-        durations_add(&engine->times.waits, engine_read_clock_us(engine) - basket->waits_since_us);
-        if (basket->request->session != NULL)
-            behind_end(basket->request->session);
-    }
+    lease_wait_end(&basket->wait, engine, basket->request->session);
     for (size_t i = 0; i < basket->count; i++) {
         int64_t left_ms = basket->items[i].until_ms - engine_now_ms(engine);
         line_leave(&basket->items[i].waiter, granted && left_ms > 0 ? left_ms : 0);
@@ -752,7 +723,7 @@ static void reply_failed(struct basket *basket)
     struct request *request = basket->request;
 
     request->engine->counters.waits_in_vain +=
-        basket->failure == STK_OK && basket->waits_since_us != 0;
+        basket->failure == STK_OK && basket->wait.since_us != 0;
     leave(basket, false);
     if (basket->failure != STK_OK) {
         request_fail(request, basket->failure, basket->reason[0] == '\0' ? NULL : "%s",

@@ -43,7 +43,7 @@ static void on_end(struct acquire *acquire)
 {
     struct request *request = list_entry(acquire, struct acquire_command, acquire)->request;
 
-    request->waited = acquire->waits_since_us != 0;
+    request->waited = acquire->wait.since_us != 0;
     if (acquire->error != STK_OK) {
         request->op.why = acquire->op.why;
         request_fail(request, acquire->error, acquire->reason == NULL ? NULL : "%s",

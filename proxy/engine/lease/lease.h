@@ -5,7 +5,8 @@
  *   ACQUIREALL, a place of ACQUIRE ... QUEUE (queue.c)
  *     ├────▶ ACQUIRE: floor ─▶ ask ─▶ record ─▶ reply
  *     ├────▶ RENEW       │               (the commands: acquire_command.c, their options:
- *     │        │         │                options.c; the store's part of it: record.c)
+ *     │        │         │                options.c; the store's part of it: record.c;
+ *     │        │         │                what waits: wait.c; what goes back: give_back.c)
  *     │        │         │
  *     └────────┼─────────┴──▶ RELEASE, REVOKE
  *              ▼                    │
@@ -384,6 +385,24 @@ struct deadlock {
 void deadlock_watch(struct deadlock *deadlock, struct session *session, struct bytes resource,
                     const struct lease_call *call, const struct lease_record *record);
 
+/* wait.c: the time for which somebody waits in line. */
+
+struct lease_wait {
+    /* It is in vain: its time is up (STK_OK), or nothing can end it before that (STK_DEADLOCK). */
+    void (*on_vain)(struct lease_wait *wait, enum stk_error why);
+
+    /* Its own. */
+    int64_t since_us;         /* 0: it has not begun */
+    int64_t awaited;          /* the token of which another daemon is to tell the end */
+    struct deadlock deadlock; /* its watcher says what for */
+    struct timer deadline;
+};
+
+/* Begin, where it has not. */
+void lease_wait_begin(struct lease_wait *wait, struct engine *engine, int64_t until_ms);
+/* It is over, one way or the other, if it had begun. `session`: of who waits; NULL: gone. */
+void lease_wait_end(struct lease_wait *wait, struct engine *engine, struct session *session);
+
 /* acquire.c: a lease is granted. */
 
 #define ID_OF_ANOTHER "this ID was used for another command"
@@ -456,7 +475,6 @@ struct acquire {
     /* Its own. */
     enum acquire_state state;
     struct waiter waiter;
-    struct timer deadline;
     char generated[LEASE_NONCE_LEN + 1 + ACL_USER_MAX]; /* an owner, with its user */
     bool anonymous;
     struct buf owner;            /* of a repeat: as whom it was granted */
@@ -468,10 +486,8 @@ struct acquire {
     bool is_ahead; /* of this round: grant.counter_ahead */
     enum acquire_allowance allowance;
     char why[ACCOUNT_WHY_SIZE];
-    int64_t waits_since_us; /* 0: was not denied so far */
+    struct lease_wait wait; /* from its first denial on */
     int64_t asked_us;
-    int64_t awaited; /* the token of which another daemon is to tell the end */
-    struct deadlock deadlock;
     unsigned rounds; /* grants minted again */
     struct store_op op;
     struct lease_call call;
@@ -487,13 +503,21 @@ static inline bool acquire_is_by_value(const struct acquire *acquire)
     return acquire->way == WAY_LOCK || acquire->way == WAY_LOCK_AGAIN;
 }
 
-/* As the events of an acquire's waiter tell it. */
-struct waiter_about acquire_shown(const struct waiter *waiter);
 void acquire_start(struct acquire *acquire);
 /* Asks again, for one that has kept its place. */
 void acquire_again(struct acquire *acquire);
 /* Nobody wants it any more: what waits ends now, what is on its way is given back. */
 void acquire_cancel(struct acquire *acquire);
+
+/* give_back.c: what was granted and cannot be told. Each ends with its callback. */
+
+/* Of a grant that the store has recorded: its token ends, unless the lease goes on without it. */
+void acquire_give_back(struct acquire *acquire, void (*on_end)(struct acquire *acquire));
+/* Of one that the store never took: only the lease service's lock has to go. */
+void acquire_let_go(struct acquire *acquire, void (*done)(struct lease_call *call));
+
+/* wait.c: as the events of an acquire's waiter tell it. */
+struct waiter_about acquire_shown(const struct waiter *waiter);
 
 /* record.c: the store's part, on its thread. */
 
