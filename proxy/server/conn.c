@@ -12,10 +12,8 @@
  * after LINGER_MS. At a stop those linger that have not received all (conns_hang_up).
  *
  * TLS stands between the socket and the session, and is no other path: what arrives is opened
- * before the session gets it, what leaves is sealed behind it. A handshake costs the loop much more
- * than a command does, and whoever can connect may begin one: HANDSHAKES_MAX are under way at a
- * time, the others wait unread, and each has HANDSHAKE_MS from its arrival on. While others wait,
- * one that has had its turn for TURN_MS is dropped, so that silent ones do not keep them out.
+ * before the session gets it, what leaves is sealed behind it. Whose turn for a handshake it is,
+ * handshake.h knows; until then nothing is read.
  *
  * Invariants: a session is closed exactly once, when its connection leaves `open`. One write per
  * connection is under way. Meanwhile output gathers in the session, which starts no more commands
@@ -30,17 +28,12 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "proxy/resp/resp.h"
-#include "proxy/server/socket.h"
 
 enum {
     LINGER_MS = 2000,
     LINGER_WRITING_MS = 30000,
     TICK_MS = 250,
     TICK_STOPPING_MS = 10,
-    HANDSHAKES_MAX = 256,
-    HANDSHAKE_MS = 10000,
-    TURN_MS = 1000,
-    USER_NAME_MAX = 255,
     PENDING_MAX = 64 * 1024,
     LINGERING_MAX = 128, /* more are closed at once; process.c reserves the descriptors */
     KEEPALIVE_SECONDS = 60,
@@ -59,15 +52,14 @@ struct conn {
     struct buf out;        /* what the write under way sends */
     size_t unsent;         /* its length: all of it is held until the last byte has left */
     size_t counted;        /* what the engine counts of it, once the session is closed */
-    struct tls *tls;       /* NULL: plain, or its turn for a handshake has not come */
-    struct list handshake; /* in conns->handshakes or ->handshakes_to_come; else in none */
-    struct buf pending;    /* what TLS itself has to say once that write is done */
+    struct tls *tls; /* NULL: plain, or its turn for a handshake has not come */
+    struct handshake handshake;
+    struct buf pending; /* what TLS itself has to say once that write is done */
     union {
         uv_write_t write;
         uv_shutdown_t shutdown;
     } request;
-    uint64_t until_ms;            /* lingering, or in a handshake: it is closed then */
-    uint64_t turn_ms;             /* in a handshake that has begun: others may have its turn then */
+    uint64_t until_ms;            /* lingering: it is closed then */
     bool reading, writing, heard; /* heard: something of the client's has arrived */
 };
 
@@ -85,7 +77,7 @@ static void set_reading(struct conn *conn, bool reading);
 
 static bool shakes_hands(const struct conn *conn)
 {
-    return !list_empty(&conn->handshake);
+    return handshake_goes_on(&conn->handshake);
 }
 
 /* Tell the engine what is held here for this connection. */
@@ -97,31 +89,13 @@ static void count_held(struct conn *conn)
         session_set_host_bytes(conn->session, sizeof *conn + tls + conn->pending.cap);
 }
 
-/* Begin the handshakes for which there is room, the oldest connection first. */
-static void begin_handshakes(struct conns *conns)
+static void begin_handshake(struct handshake *handshake, struct tls *tls)
 {
-    struct list *link;
+    struct conn *conn = list_entry(handshake, struct conn, handshake);
 
-    while (conns->handshakes_count < HANDSHAKES_MAX &&
-           (link = list_pop(&conns->handshakes_to_come)) != NULL) {
-        struct conn *conn = list_entry(link, struct conn, handshake);
-        conn->tls = tls_open(conns->tls, NULL);
-        conn->turn_ms = uv_now(conns->loop) + TURN_MS;
-        list_append(&conns->handshakes, &conn->handshake);
-        conns->handshakes_count++;
-        count_held(conn);
-        set_reading(conn, true);
-    }
-}
-
-/* A handshake has succeeded or failed, or its turn never came: others may begin. */
-static void end_handshake(struct conn *conn)
-{
-    list_remove(&conn->handshake);
-    if (conn->tls == NULL)
-        return;
-    conn->conns->handshakes_count--;
-    begin_handshakes(conn->conns);
+    conn->tls = tls;
+    count_held(conn);
+    set_reading(conn, true);
 }
 
 static void drop(struct conn *conn)
@@ -139,8 +113,13 @@ static void drop(struct conn *conn)
     uv_close(&conn->socket.handle, free_conn);
     if (shakes_hands(conn)) {
         engine_count_failed_handshake(conns->engine);
-        end_handshake(conn);
+        handshake_end(&conns->handshakes, &conn->handshake);
     }
+}
+
+static void drop_late(struct handshake *handshake)
+{
+    drop(list_entry(handshake, struct conn, handshake));
 }
 
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
@@ -178,21 +157,19 @@ static void clear_shared(struct buf *buf)
         buf_free(buf);
 }
 
-/* A certificate that names nobody is as good as none. */
 static void complete_handshake(struct conn *conn)
 {
+    struct handshakes *handshakes = &conn->conns->handshakes;
     char name[USER_NAME_MAX + 1];
-    bool named = tls_peer_user(conn->tls, conn->conns->tls_user, name, sizeof name);
 
-    session_secured(conn->session, named ? name : NULL);
-    end_handshake(conn);
+    session_secured(conn->session, handshake_user(handshakes, conn->tls, name));
+    handshake_end(handshakes, &conn->handshake);
     count_held(conn);
 }
 
 static void log_failed(struct conn *conn, const char *why)
 {
-    struct conns *conns = conn->conns;
-    socket_log_handshake(&conn->socket, conns->log, "", &conns->handshake_logged_ms, why);
+    handshake_log_failed(&conn->conns->handshakes, &conn->socket, why);
 }
 
 static bool send_sealed(struct conn *conn);
@@ -222,16 +199,15 @@ static void linger(struct conn *conn);
 static bool speaks_otherwise(struct conn *conn, struct bytes first)
 {
     static const char alert[] = {0x15, 3, 1, 0, 2, 2, 70}; /* fatal: protocol_version */
-    bool is_tls = first.len > 1 && first.data[0] == 0x16 && first.data[1] == 3;
     struct buf *out = &conn->conns->out;
 
-    if (conn->tls == NULL && is_tls) {
+    if (conn->tls == NULL && handshake_is_tls(first)) {
         log_failed(conn, "this address speaks no TLS");
         buf_append(out, alert, sizeof alert);
-    } else if (conn->tls != NULL && first.data[0] >= ' ') {
+    } else if (conn->tls != NULL && handshake_is_text(first)) {
         log_failed(conn, "it speaks no TLS");
         engine_count_failed_handshake(conn->conns->engine);
-        end_handshake(conn);
+        handshake_end(&conn->conns->handshakes, &conn->handshake);
         tls_free(conn->tls);
         conn->tls = NULL;
         resp_error(out, STK_ERR, "this address speaks TLS: connect by stockades:// or rediss://");
@@ -272,28 +248,6 @@ static void set_reading(struct conn *conn, bool reading)
         drop(conn);
 }
 
-/* The oldest come first, and all of them have the same time. */
-static void drop_late_handshakes(struct conns *conns, struct list *handshakes)
-{
-    while (!list_empty(handshakes)) {
-        struct conn *conn = list_entry(handshakes->next, struct conn, handshake);
-        if (conn->until_ms > uv_now(conns->loop))
-            return;
-        drop(conn);
-    }
-}
-
-/* Each that is dropped lets the next one begin. */
-static void end_long_turns(struct conns *conns)
-{
-    while (!list_empty(&conns->handshakes_to_come)) {
-        struct conn *conn = list_entry(conns->handshakes.next, struct conn, handshake);
-        if (conn->turn_ms > uv_now(conns->loop))
-            return;
-        drop(conn);
-    }
-}
-
 /* Is something that it is to receive still on its way to the client? */
 static bool is_sending(const struct conn *conn)
 {
@@ -314,10 +268,8 @@ static void on_tick(uv_timer_t *timer)
         if (conn->until_ms <= uv_now(conns->loop) || (conns->hung_up && !is_sending(conn)))
             drop(conn);
     }
-    drop_late_handshakes(conns, &conns->handshakes_to_come);
-    drop_late_handshakes(conns, &conns->handshakes);
-    end_long_turns(conns);
-    if (conns->lingering_count == 0 && list_empty(&conns->handshakes))
+    handshakes_tick(&conns->handshakes);
+    if (conns->lingering_count == 0 && handshakes_are_over(&conns->handshakes))
         uv_timer_stop(timer);
 }
 
@@ -483,17 +435,6 @@ void conn_on_change(void *connection)
         set_reading(conn, session_wants_input(conn->session));
 }
 
-/* Begin, or wait for a turn to begin. */
-static void await_handshake(struct conn *conn)
-{
-    struct conns *conns = conn->conns;
-
-    conn->until_ms = uv_now(conns->loop) + HANDSHAKE_MS;
-    list_append(&conns->handshakes_to_come, &conn->handshake);
-    start_ticking(conns);
-    begin_handshakes(conns);
-}
-
 /* Close a connection that has no session, without a word. */
 static void refuse(struct conn *conn)
 {
@@ -508,7 +449,7 @@ void conns_accept(struct conns *conns, uv_stream_t *listener, enum address_kind 
     bool is_unix = kind == ADDRESS_UNIX;
 
     conn->conns = conns;
-    list_init(&conn->handshake);
+    handshake_init(&conn->handshake);
     if (is_unix)
         check(uv_pipe_init(conns->loop, &conn->socket.pipe, 0) == 0);
     else
@@ -527,7 +468,8 @@ void conns_accept(struct conns *conns, uv_stream_t *listener, enum address_kind 
     conn->session = session_open(conns->engine, peer, trusted, conn, &conns->out);
     count_held(conn);
     if (conn->session != NULL && kind == ADDRESS_TLS) {
-        await_handshake(conn);
+        start_ticking(conns);
+        handshake_wait(&conns->handshakes, &conn->handshake);
     } else if (conn->session != NULL) {
         set_reading(conn, true);
     } else if (kind == ADDRESS_TLS) { /* why could be told after a handshake only */
@@ -538,19 +480,12 @@ void conns_accept(struct conns *conns, uv_stream_t *listener, enum address_kind 
     }
 }
 
-void conns_set_tls(struct conns *conns, struct tls_context *context, enum tls_user user)
-{
-    tls_context_free(conns->tls);
-    conns->tls = context;
-    conns->tls_user = user;
-}
-
 void conns_init(struct conns *conns, uv_loop_t *loop, const struct log *log)
 {
     conns->loop = loop;
-    conns->log = log;
-    list_init(&conns->handshakes);
-    list_init(&conns->handshakes_to_come);
+    conns->handshakes = (struct handshakes){
+        .loop = loop, .log = log, .door = "", .begin = begin_handshake, .late = drop_late};
+    handshakes_init(&conns->handshakes);
     list_init(&conns->open);
     list_init(&conns->lingering);
     check(uv_timer_init(loop, &conns->timer) == 0);
@@ -619,8 +554,7 @@ void conns_free(struct conns *conns)
     check(list_empty(&conns->open) && list_empty(&conns->lingering));
     check_nought("lingering connections", conns->lingering_count);
     check_nought("writes under way", conns->writing_count);
-    check_nought("handshakes under way", conns->handshakes_count);
-    tls_context_free(conns->tls);
+    handshakes_free(&conns->handshakes);
     buf_free(&conns->out);
     buf_free(&conns->plain);
     buf_free(&conns->sealed);

@@ -6,9 +6,9 @@
 #include <uv.h>
 
 #include "fence/base/list.h"
-#include "fence/base/tls.h"
 #include "proxy/engine/engine.h"
 #include "proxy/server/address.h"
+#include "proxy/server/handshake.h"
 
 enum { READ_BUFFER_SIZE = 64 * 1024 };
 
@@ -23,14 +23,8 @@ struct conns {
     uv_timer_t timer;     /* runs while somebody lingers, or shakes hands */
     struct buf out;       /* of the connection whose turn it is; empty between turns */
 
-    struct tls_context *tls;        /* of new connections; owned; NULL: there is no TLS */
-    enum tls_user tls_user;         /* likewise */
-    struct list handshakes;         /* the connections with one under way, the oldest first */
-    size_t handshakes_count;        /* so many */
-    struct list handshakes_to_come; /* those whose turn it is not yet */
-    struct buf plain, sealed;       /* as `out`: what was received, and what is to be sent */
-    uint64_t handshake_logged_ms;   /* when one that failed was logged last */
-    const struct log *log;
+    struct handshakes handshakes;
+    struct buf plain, sealed; /* as `out`: what was received, and what is to be sent */
     char read_buffer[READ_BUFFER_SIZE]; /* of the connection that is being read */
 };
 
@@ -38,9 +32,6 @@ struct conns {
 void conns_init(struct conns *conns, uv_loop_t *loop, const struct log *log);
 /* Take the connection that has come in at a listener of this kind. */
 void conns_accept(struct conns *conns, uv_stream_t *listener, enum address_kind kind);
-/* New TLS connections begin with this context, which is taken over; the others go on as they are.
- */
-void conns_set_tls(struct conns *conns, struct tls_context *context, enum tls_user user);
 /* Send what the session has to say, and read on or not; for engine_host.changed. */
 void conn_on_change(void *conn);
 /* End every session, and close the connections: at once, but for those to which something is on its

@@ -269,7 +269,7 @@ bool server_needs_tls(const struct server *server)
 
 void server_set_tls(struct server *server, struct tls_context *context, enum tls_user user)
 {
-    conns_set_tls(&server->conns, context, user);
+    handshakes_set_tls(&server->conns.handshakes, context, user);
 }
 
 const char *server_exposed(const struct server *server, bool tls_too)

@@ -6,7 +6,6 @@
 #include <stdbool.h>
 #include <uv.h>
 
-#include "fence/base/log.h"
 #include "proxy/server/address.h"
 
 union socket {
@@ -19,9 +18,5 @@ union socket {
 /* Describe the peer, as "127.0.0.1:5123" or "unix". Return whether it is certainly on this machine.
  */
 bool socket_peer(const union socket *socket, bool is_unix, char text[ADDRESS_TEXT_MAX]);
-/* Log that a client's TLS handshake came to nothing: not each of them, since whoever can connect
- * may let many fail. `door` stands in front; `logged_ms` is the door's own, 0 at first. */
-void socket_log_handshake(const union socket *socket, const struct log *log, const char *door,
-                          uint64_t *logged_ms, const char *why);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tunnel's life:
  *
- *   HANDSHAKE ─▶ OPEN ─▶ ENDING ─▶ closed
+ *   HANDSHAKE ─▶ OPEN ─▶ ENDING ─▶ closed          (handshake.h: whose turn it is)
  *                          the server has closed its end: its last bytes and TLS's last word leave,
  *                          and what the client still sends is dropped, until it hangs up or
  *                          ENDING_MS are over. (To close at once would overtake the reply.)
@@ -19,11 +19,9 @@
 #include "fence/base/check.h"
 #include "fence/base/list.h"
 #include "fence/base/mem.h"
-#include "proxy/server/socket.h"
+#include "proxy/server/handshake.h"
 
-enum { USER_NAME_MAX = 255 };
 enum {
-    HANDSHAKE_MS = 10000,
     ENDING_MS = 2000,
     WRITING_MS = 30000, /* a client that reads nothing for so long is dropped */
     TICK_MS = 250,
@@ -35,14 +33,12 @@ enum state { HANDSHAKE, OPEN, ENDING };
 
 struct tunnels {
     struct tunnels_options options;
-    struct tls_context *tls;
-    enum tls_user user; /* how certificates name users */
+    struct handshakes handshakes;
     uv_tcp_t listener;
     uv_timer_t timer;
     struct list all;
     size_t count; /* tunnels whose handles are not closed yet */
     int handles;  /* the listener and the timer */
-    uint64_t logged_ms;
     char read_buffer[READ_SIZE];
     struct buf plain, sealed; /* of the tunnel whose turn it is; empty between turns */
     void (*closed)(void *context);
@@ -61,11 +57,12 @@ struct side {
 struct tunnel {
     struct list link;
     struct tunnels *tunnels;
-    struct tls *tls;
+    struct tls *tls; /* NULL: its turn for a handshake has not come */
+    struct handshake handshake;
     enum state state;
-    uint64_t until_ms; /* HANDSHAKE, ENDING; OPEN: of the write to the client */
+    uint64_t until_ms; /* ENDING; OPEN: of the write to the client */
     int handles;
-    bool dropped;
+    bool heard, dropped; /* heard: something of the client's has arrived */
     void *client; /* what begun() has returned */
     struct side outside, inside;
 };
@@ -77,7 +74,7 @@ static void free_when_closed(struct tunnels *tunnels)
     void (*closed)(void *context) = tunnels->closed;
     void *context = tunnels->closed_context;
 
-    tls_context_free(tunnels->tls);
+    handshakes_free(&tunnels->handshakes);
     buf_free(&tunnels->plain);
     buf_free(&tunnels->sealed);
     free(tunnels);
@@ -105,6 +102,8 @@ void tunnel_drop(struct tunnel *tunnel)
         return;
     tunnel->dropped = true;
     list_remove(&tunnel->link);
+    if (handshake_goes_on(&tunnel->handshake))
+        handshake_end(&tunnel->tunnels->handshakes, &tunnel->handshake);
     uv_close(&tunnel->outside.socket.handle, on_side_closed);
     if (tunnel->inside.there)
         uv_close(&tunnel->inside.socket.handle, on_side_closed);
@@ -199,20 +198,26 @@ static void shut_down(struct tunnel *tunnel, struct side *side)
         tunnel_drop(tunnel);
 }
 
+/* These are the last bytes for the client. */
+static void end_with(struct tunnel *tunnel, struct buf *last)
+{
+    tunnel->state = ENDING;
+    tunnel->until_ms = uv_now(tunnel->tunnels->options.loop) + ENDING_MS;
+    put(tunnel, &tunnel->outside, last);
+    if (!tunnel->dropped)
+        shut_down(tunnel, &tunnel->outside);
+}
+
 /* Read where there is room for what comes, and end what has ended. */
 static void move_on(struct tunnel *tunnel)
 {
     struct side *outside = &tunnel->outside, *inside = &tunnel->inside;
 
     if (tunnel->state == OPEN && inside->ended && !outside->writing) {
-        tunnel->state = ENDING;
-        tunnel->until_ms = uv_now(tunnel->tunnels->options.loop) + ENDING_MS;
         tls_end(tunnel->tls, &tunnel->tunnels->sealed);
-        put(tunnel, outside, &tunnel->tunnels->sealed);
-        if (!tunnel->dropped)
-            shut_down(tunnel, outside);
+        end_with(tunnel, &tunnel->tunnels->sealed);
     }
-    set_reading(tunnel, outside, !outside->writing && !inside->writing);
+    set_reading(tunnel, outside, tunnel->tls != NULL && !outside->writing && !inside->writing);
     set_reading(tunnel, inside, !outside->writing);
 }
 
@@ -225,6 +230,7 @@ static void open_inside(struct tunnel *tunnel)
     char name[USER_NAME_MAX + 1];
 
     tunnel->state = OPEN;
+    handshake_end(&tunnel->tunnels->handshakes, &tunnel->handshake);
     if (uv_tcp_getpeername(&tunnel->outside.socket.tcp, (struct sockaddr *)&peer, &len) != 0 ||
         socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) != 0) {
         tunnel_drop(tunnel);
@@ -235,19 +241,38 @@ static void open_inside(struct tunnel *tunnel)
     tunnel->inside.socket.handle.data = tunnel;
     tunnel->inside.there = true;
     tunnel->handles++;
-    bool named = tls_peer_user(tunnel->tls, tunnel->tunnels->user, name, sizeof name);
-    options->opened(tunnel->client, pair[1], named ? name : NULL, (struct sockaddr *)&peer,
-                    (socklen_t)len);
+    options->opened(tunnel->client, pair[1],
+                    handshake_user(&tunnel->tunnels->handshakes, tunnel->tls, name),
+                    (struct sockaddr *)&peer, (socklen_t)len);
+}
+
+/* A client that speaks HTTP without TLS is told where to go: an alert would be noise to it. */
+static void refuse_text(struct tunnel *tunnel)
+{
+    static const char answer[] = "HTTP/1.1 400 Bad Request\r\n"
+                                 "Content-Type: text/plain\r\nConnection: close\r\n\r\n"
+                                 "this address speaks TLS: ask by https://\n";
+    struct tunnels *tunnels = tunnel->tunnels;
+
+    handshake_log_failed(&tunnels->handshakes, &tunnel->outside.socket, "it speaks no TLS");
+    handshake_end(&tunnels->handshakes, &tunnel->handshake);
+    buf_append(&tunnels->sealed, answer, sizeof answer - 1);
+    end_with(tunnel, &tunnels->sealed);
 }
 
 static void take_sealed(struct tunnel *tunnel, struct bytes arrived)
 {
     struct tunnels *tunnels = tunnel->tunnels;
+
+    if (tunnel->state == HANDSHAKE && !tunnel->heard && handshake_is_text(arrived)) {
+        refuse_text(tunnel);
+        return;
+    }
+    tunnel->heard = true;
     enum tls_state state = tls_receive(tunnel->tls, arrived, &tunnels->plain, &tunnels->sealed);
 
     if (state == TLS_FAILED && tunnel->state == HANDSHAKE)
-        socket_log_handshake(&tunnel->outside.socket, tunnels->options.log,
-                             "admin: ", &tunnels->logged_ms, tls_why(tunnel->tls));
+        handshake_log_failed(&tunnels->handshakes, &tunnel->outside.socket, tls_why(tunnel->tls));
     put(tunnel, &tunnel->outside, &tunnels->sealed);
     if (state == TLS_FAILED)
         tunnel_drop(tunnel);
@@ -282,9 +307,9 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
         end_side(tunnel, is_inside ? &tunnel->inside : &tunnel->outside);
     } else if (len < 0) {
         tunnel_drop(tunnel);
-    } else if (!is_inside) {
+    } else if (!is_inside && tunnel->state != ENDING) {
         take_sealed(tunnel, bytes);
-    } else if (tunnel->state == OPEN) {
+    } else if (is_inside && tunnel->state == OPEN) {
         tls_send(tunnel->tls, bytes, &tunnels->sealed);
         put(tunnel, &tunnel->outside, &tunnels->sealed);
     }
@@ -294,6 +319,19 @@ static void on_read(uv_stream_t *stream, ssize_t len, const uv_buf_t *buffer)
 
 /* Accepting. */
 
+static void begin_handshake(struct handshake *handshake, struct tls *tls)
+{
+    struct tunnel *tunnel = list_entry(handshake, struct tunnel, handshake);
+
+    tunnel->tls = tls;
+    move_on(tunnel);
+}
+
+static void drop_late(struct handshake *handshake)
+{
+    tunnel_drop(list_entry(handshake, struct tunnel, handshake));
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     struct tunnels *tunnels = timer->data;
@@ -301,10 +339,11 @@ static void on_tick(uv_timer_t *timer)
     for (struct list *link = tunnels->all.next, *next; link != &tunnels->all; link = next) {
         struct tunnel *tunnel = list_entry(link, struct tunnel, link);
         next = link->next;
-        if ((tunnel->state != OPEN || tunnel->outside.writing) &&
+        if ((tunnel->state == ENDING || (tunnel->state == OPEN && tunnel->outside.writing)) &&
             tunnel->until_ms <= uv_now(tunnels->options.loop))
             tunnel_drop(tunnel);
     }
+    handshakes_tick(&tunnels->handshakes);
     if (list_empty(&tunnels->all))
         uv_timer_stop(timer);
 }
@@ -316,6 +355,7 @@ static void on_connection(uv_stream_t *listener, int status)
 
     tunnel->tunnels = tunnels;
     tunnel->handles = 1;
+    handshake_init(&tunnel->handshake);
     tunnels->count++;
     list_append(&tunnels->all, &tunnel->link);
     check(uv_tcp_init(tunnels->options.loop, &tunnel->outside.socket.tcp) == 0);
@@ -327,11 +367,9 @@ static void on_connection(uv_stream_t *listener, int status)
     }
     tunnel->client = tunnels->options.begun(tunnels->options.context, tunnel);
     (void)uv_tcp_nodelay(&tunnel->outside.socket.tcp, 1);
-    tunnel->tls = tls_open(tunnels->tls, NULL);
-    tunnel->until_ms = uv_now(tunnels->options.loop) + HANDSHAKE_MS;
     if (!uv_is_active((uv_handle_t *)&tunnels->timer))
         uv_timer_start(&tunnels->timer, on_tick, TICK_MS, TICK_MS);
-    move_on(tunnel);
+    handshake_wait(&tunnels->handshakes, &tunnel->handshake);
 }
 
 static void on_part_closed(uv_handle_t *handle)
@@ -353,8 +391,14 @@ struct tunnels *tunnels_open(const struct tunnels_options *options, int fd, stru
     struct tunnels *tunnels = mem_zalloc(sizeof *tunnels);
 
     tunnels->options = *options;
-    tunnels->tls = tls;
-    tunnels->user = user;
+    tunnels->handshakes = (struct handshakes){.loop = options->loop,
+                                              .log = options->log,
+                                              .door = "admin: ",
+                                              .begin = begin_handshake,
+                                              .late = drop_late,
+                                              .context = tls,
+                                              .user = user};
+    handshakes_init(&tunnels->handshakes);
     tunnels->handles = 2;
     list_init(&tunnels->all);
     check(uv_tcp_init(options->loop, &tunnels->listener) == 0 &&
@@ -374,9 +418,7 @@ struct tunnels *tunnels_open(const struct tunnels_options *options, int fd, stru
 
 void tunnels_set_tls(struct tunnels *tunnels, struct tls_context *tls, enum tls_user user)
 {
-    tls_context_free(tunnels->tls);
-    tunnels->tls = tls;
-    tunnels->user = user;
+    handshakes_set_tls(&tunnels->handshakes, tls, user);
 }
 
 void tunnels_close(struct tunnels *tunnels, void (*closed)(void *context), void *context)

@@ -411,9 +411,27 @@ def test_the_page_by_tls(watched, certs, key):
         leases = json.loads(ask(connection, "/api/leases")[1])["leases"]
         assert [lease["owner"] for lease in leases] == ["ann"]
         assert b"stockade_" in ask(connection, "/metrics")[1]
+
+
+def test_who_asks_for_the_page_without_tls_is_told_so(watched, certs):
     plain = http.client.HTTPConnection(*watched.admin, timeout=patience(10))
-    with contextlib.closing(plain), pytest.raises((OSError, http.client.HTTPException)):
-        ask(plain, "/health")
+    with contextlib.closing(plain):
+        assert ask(plain, "/health") == (400, b"this address speaks TLS: ask by https://\n")
+    wait_until(lambda: "admin: the TLS handshake with" in watched.log(), "it is logged")
+    assert "failed: it speaks no TLS" in watched.log()
+    with page(watched, certs) as connection:
+        assert ask(connection, "/health")[0] == 200
+
+
+def test_who_asks_for_the_page_finds_it_beside_silent_handshakes(watched, certs):
+    """More than may be under way at a time: each has one second while others wait."""
+    with contextlib.ExitStack() as hanging:
+        for _ in range(300):
+            hanging.enter_context(socket.create_connection(watched.admin, patience(10)))
+        with page(watched, certs) as connection:
+            assert ask(connection, "/health")[0] == 200
+    with page(watched, certs) as connection:  # and none of those has kept its turn
+        assert ask(connection, "/health")[0] == 200
 
 
 def test_a_stream_by_tls_is_live(watched, certs, key):
