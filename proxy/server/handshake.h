@@ -32,14 +32,14 @@ struct handshake {
 struct handshakes {
     uv_loop_t *loop;
     const struct log *log;
-    const char *door;                                    /* stands in front of what is logged */
-    void (*begin)(struct handshake *, struct tls *tls);  /* its turn has come; takes tls over */
-    void (*late)(struct handshake *);                    /* its owner drops it, and thereby ends it */
-    struct tls_context *context;                         /* of new ones; owned; NULL: no TLS */
-    enum tls_user user;                                  /* likewise */
-    struct list to_come, under_way;                      /* the oldest first */
-    size_t count;                                        /* of those under way */
-    uint64_t logged_ms;                                  /* when one that failed was logged last */
+    const char *door;                                   /* stands in front of what is logged */
+    void (*begin)(struct handshake *, struct tls *tls); /* its turn has come; takes tls over */
+    void (*late)(struct handshake *);                   /* its owner drops it, which ends it */
+    struct tls_context *context;                        /* of new ones; owned; NULL: no TLS */
+    enum tls_user user;                                 /* likewise */
+    struct list to_come, under_way;                     /* the oldest first */
+    size_t count;                                       /* of those under way */
+    uint64_t logged_ms;                                 /* when one that failed was logged last */
 };
 
 void handshakes_init(struct handshakes *handshakes);

@@ -63,7 +63,7 @@ struct tunnel {
     uint64_t until_ms; /* ENDING; OPEN: of the write to the client */
     int handles;
     bool heard, dropped; /* heard: something of the client's has arrived */
-    void *client; /* what begun() has returned */
+    void *client;        /* what begun() has returned */
     struct side outside, inside;
 };
 
