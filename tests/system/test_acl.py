@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.limits import patience
+from harness.limits import HANG_SECONDS, patience
 from harness.resp import Client, Push, ReplyError, encode, mapped
 from harness.rig import refusal
 from harness.users import ROOT, change, login, with_users
@@ -416,7 +416,7 @@ def test_sql_reads_own_views_only_with_all_names(rig):
 def test_what_comes_behind_auth_in_a_pipeline_is_the_new_users(rig):
     """And what came before it the old one's, also while crypt(3) takes its time."""
     crypted = subprocess.run(["openssl", "passwd", "-6", "pw"], capture_output=True, text=True,
-                             check=True, timeout=patience(20)).stdout.strip()
+                             check=True, timeout=patience(HANG_SECONDS)).stdout.strip()
     daemon = with_users(rig, ROOT, f"user low on crypt:{crypted} ~k* +@read")
     client = login(daemon, "root")
     client.send_bytes(encode("SET", "k1", "v") + encode("MULTI") + encode("DISCARD") +
@@ -436,7 +436,7 @@ def test_what_comes_behind_auth_in_a_pipeline_is_the_new_users(rig):
 def test_what_comes_behind_a_slow_auth_is_parsed_as_the_new_users(rig):
     """Then its IDs are that user's own, and it may be as large as a user's request."""
     crypted = subprocess.run(["openssl", "passwd", "-6", "pw"], capture_output=True, text=True,
-                             check=True, timeout=patience(20)).stdout.strip()
+                             check=True, timeout=patience(HANG_SECONDS)).stdout.strip()
     daemon = with_users(rig, ROOT, *(f"user {name} on crypt:{crypted} ~* +@all" for name in "ab"))
     add = ("FENCED", login(daemon, "root").token("k"), "ID", "i", "INCR", "k")
     a, b = daemon.client(), daemon.client()
@@ -608,7 +608,7 @@ def test_owners_and_ids_are_each_users_own(rig):
 def test_a_wrong_password_holds_up_nobody_else(rig):
     crypted = subprocess.run(["openssl", "passwd", "-6", "-salt", "abcdefgh", "pw"],
                              capture_output=True, text=True, check=True,
-                             timeout=patience(20)).stdout.strip()
+                             timeout=patience(HANG_SECONDS)).stdout.strip()
     slow = crypted.replace("$6$", "$6$rounds=20000$")
     daemon = with_users(rig, ROOT, f"user slow on crypt:{slow} +@all")
     root = login(daemon, "root")

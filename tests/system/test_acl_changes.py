@@ -15,7 +15,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import REPO, patience, wait_until
+from harness.limits import HANG_SECONDS, REPO, patience, wait_until
 from harness.resp import Client, Closed, ReplyError
 from harness.users import ROOT, login, with_users
 
@@ -55,7 +55,7 @@ PAGE_CELLS = [*itertools.product(PAGE_WAYS, CHANGES)]
 @functools.cache
 def hashed(password):
     return subprocess.run(["openssl", "passwd", "-6", password], capture_output=True, text=True,
-                          check=True, timeout=patience(20)).stdout.strip()
+                          check=True, timeout=patience(HANG_SECONDS)).stdout.strip()
 
 
 def lines(changed):
@@ -120,7 +120,7 @@ class Visitor:
 
     def __init__(self, users, way, change, password="pw"):
         self.connection = http.client.HTTPSConnection(
-            *users.daemon.admin, timeout=patience(20),
+            *users.daemon.admin, timeout=patience(HANG_SECONDS),
             context=users.by_name[change] if PAGE_WAYS[way] else users.nameless)
         self.headers = {"Host": "localhost", "Content-Type": "application/json"}
         if not PAGE_WAYS[way]:

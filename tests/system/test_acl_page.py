@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from harness.certs import Certs
-from harness.limits import patience
+from harness.limits import HANG_SECONDS, patience
 from harness.users import ROOT, change, login, with_users
 
 SOME = "user some on >pw ~k* +@read"
@@ -22,10 +22,10 @@ REVOKER = "user revoker on >pw %W~k* %R~* +@read +@revoke"
 def ask(daemon, path, user=None, password="pw", context=None, body=None):
     """Status and JSON, or text."""
     if context is not None:
-        connection = http.client.HTTPSConnection(*daemon.admin, timeout=patience(20),
+        connection = http.client.HTTPSConnection(*daemon.admin, timeout=patience(HANG_SECONDS),
                                                  context=context)
     else:
-        connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(20))
+        connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(HANG_SECONDS))
     headers = {"Host": "localhost"}
     if user is not None:
         word = base64.b64encode(f"{user}:{password}".encode()).decode()
@@ -89,7 +89,7 @@ def test_who_may_revoke_here_may_revoke_there(daemon):
 
 
 def test_a_stream_ends_when_the_users_change(daemon):
-    connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(20))
+    connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(HANG_SECONDS))
     word = base64.b64encode(b"some:pw").decode()
     connection.request("GET", "/api/stream", headers={"Authorization": f"Basic {word}"})
     answer = connection.getresponse()
@@ -109,7 +109,7 @@ def test_a_stream_ends_when_the_users_change(daemon):
 def test_logins_are_in_the_audit_once(rig):
     audit = rig.folder / "audit"
     daemon = with_users(rig, ROOT, args=("--audit", audit))
-    connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(20))
+    connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(HANG_SECONDS))
     for word in (b"root:wrong", b"root:pw", b"root:pw"):
         connection.request("GET", "/api/state", headers={
             "Authorization": f"Basic {base64.b64encode(word).decode()}"})
@@ -126,7 +126,7 @@ def test_each_user_s_login_is_in_the_audit_from_each_address(rig):
     daemon = with_users(rig, ROOT, SOME, args=("--audit", audit))
     cells = [(user, address) for user in ("root", "some") for address in ("127.0.0.1", "127.0.0.2")]
     for user, address in cells * 2:
-        connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(20),
+        connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(HANG_SECONDS),
                                                 source_address=(address, 0))
         connection.request("GET", "/api/state", headers={
             "Host": "localhost",
@@ -142,7 +142,7 @@ def test_each_user_s_login_is_in_the_audit_from_each_address(rig):
 
 def test_crypt_is_asked_beside_the_loop(rig):
     crypted = subprocess.run(["openssl", "passwd", "-6", "pw"], capture_output=True, text=True,
-                             check=True, timeout=patience(20)).stdout.strip()
+                             check=True, timeout=patience(HANG_SECONDS)).stdout.strip()
     daemon = with_users(rig, ROOT, f"user slow on crypt:{crypted} ~* +@read")
     assert ask(daemon, "/api/state", "slow", "wrong")[0] == 401
     assert ask(daemon, "/api/state", "slow")[0] == 200

@@ -18,7 +18,7 @@ import tomllib
 import pytest
 
 from harness.conversations import CONVERSATIONS, parse
-from harness.limits import REPO, patience
+from harness.limits import HANG_SECONDS, REPO, patience
 from harness.resp import ReplyError
 
 pytestmark = pytest.mark.xdist_group("postgresql")  # they share a server
@@ -268,7 +268,7 @@ def test_what_the_page_asks_is_refused_one_beyond_its_bound(local):
 
 
 def posted(daemon, path, body):
-    page = http.client.HTTPConnection(*daemon.admin, timeout=patience(10))
+    page = http.client.HTTPConnection(*daemon.admin, timeout=patience(HANG_SECONDS))
     with contextlib.closing(page):
         page.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
         return page.getresponse().status

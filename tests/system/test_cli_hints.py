@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import BUILD, environment, patience
+from harness.limits import BUILD, HANG_SECONDS, environment, patience
 
 # Root reads and writes whatever it likes, unless it gives that power up.
 UNPRIVILEGED = ("setpriv", "--inh-caps=-all", "--bounding-set=-all") if os.getuid() == 0 else ()
@@ -163,7 +163,8 @@ def values(local, rig):
 def test_a_mistake_is_answered_by_what_to_do(values, row):
     words, status, said = ROWS[row]
     done = subprocess.run([word.format(**values) for word in words], capture_output=True,
-                          text=True, timeout=patience(20), check=False, cwd=values["folder"],
+                          text=True,
+                          timeout=patience(HANG_SECONDS), check=False, cwd=values["folder"],
                           env=environment())
     assert done.returncode == status, done
     pattern = re.sub(r"\{(\w+)\}", lambda name: re.escape(str(values[name[1]])), said)
@@ -176,7 +177,7 @@ def test_a_refused_restore_leaves_the_store_as_it_was(values):
     before = values["store"].read_bytes()
     done = subprocess.run([BUILD / "stockade", "restore", values["text"], "--store",
                            f"sqlite:{values['store']}"], capture_output=True, text=True,
-                          timeout=patience(20), check=False, env=environment())
+                          timeout=patience(HANG_SECONDS), check=False, env=environment())
     assert done.returncode == 1 and values["store"].read_bytes() == before
 
 
@@ -185,6 +186,7 @@ def test_a_refused_restore_leaves_the_store_as_it_was(values):
                                      "STOCKADE_PORT_7379_TCP_ADDR=10.0.0.1", "OTHER=1"])
 def test_a_variable_that_is_known_is_not_complained_of(values, setting):
     done = subprocess.run(["env", setting, BUILD / "stockade", "-u", values["uri"], "get",
-                           "sku:42"], capture_output=True, text=True, timeout=patience(20),
+                           "sku:42"], capture_output=True, text=True,
+                           timeout=patience(HANG_SECONDS),
                           check=False, env=environment())
     assert (done.stdout, done.stderr) == ("6\n", "")

@@ -87,7 +87,7 @@ def test_redis_benchmark_runs_its_own_tests_where_bare_writes_are_allowed(unfenc
 @pytest.fixture
 def redis_client(daemon):
     client = redis_py.Redis(host=daemon.address[0], port=daemon.address[1],
-                            socket_timeout=patience(10))
+                            socket_timeout=patience(HANG_SECONDS))
     yield client
     client.close()
 

@@ -258,7 +258,7 @@ def test_where_postgresql_is_not_installed_it_is_named_in_one_line(tool):
         ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /usr/lib/postgresql && exec "$@"',
          "sh", BUILD / "stockade", "demo", "oversell", "--store", "postgresql"],
         env={**tool.env, "PATH": os.environ["PATH"].replace("/usr/local/bin:", "")},
-        capture_output=True, text=True, timeout=patience(20), check=False)
+        capture_output=True, text=True, timeout=patience(HANG_SECONDS), check=False)
     assert done.returncode == 1 and re.fullmatch(
         ".*is it installed.* apt-get install postgresql.*cannot run initdb.*\n", done.stderr)
     assert tool.left_behind() == []

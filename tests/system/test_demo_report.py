@@ -9,7 +9,7 @@ import xml.etree.ElementTree
 import pytest
 
 from harness.demo import baskets, table
-from harness.limits import REPO, patience
+from harness.limits import HANG_SECONDS, REPO, patience
 from harness.programs import run_js
 from harness.report import (LOCKED, LOST, PAUSED, REFUSED, SOLD, STALE, WOKEN, WRITTEN, of_kind,
                             report)
@@ -105,7 +105,7 @@ def test_nothing_is_fetched(sale):
 def test_a_picture_is_made_of_it(sale):
     page, _ = sale
     done = subprocess.run(["node", REPO / "tools/report/picture.js", page, "Redis lock",
-                           "Stockade"], capture_output=True, timeout=patience(20))
+                           "Stockade"], capture_output=True, timeout=patience(HANG_SECONDS))
     assert (done.returncode, done.stderr) == (0, b"")
     assert len(done.stdout) < PICTURE_MAX
     picture = xml.etree.ElementTree.fromstring(done.stdout)

@@ -7,7 +7,7 @@ import time
 import pytest
 import redis as redis_py
 
-from harness.limits import Wait, patience, sanitized, wait_until
+from harness.limits import HANG_SECONDS, Wait, patience, sanitized, wait_until
 from harness.programs import run_node
 from harness.resp import Push, ReplyError, encode, tcp
 
@@ -199,7 +199,7 @@ def test_a_password_comes_first(rig):
 
 def test_redis_py_subscribes_unmodified(daemon, key):
     with redis_py.Redis(host=daemon.address[0], port=daemon.address[1],
-                        socket_timeout=patience(10), decode_responses=True) as r:
+                        socket_timeout=patience(HANG_SECONDS), decode_responses=True) as r:
         pubsub = r.pubsub()
         heard = []
         pubsub.subscribe("stockade:events")

@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from harness.limits import patience, sanitized, wait_until
+from harness.limits import HANG_SECONDS, patience, sanitized, wait_until
 from harness.resp import ReplyError
 
 PASSWORD, LEASE_PASSWORD, GUESS = "open-sesame-1", "redis-sesame-2", "guessed-sesame-3"
@@ -57,7 +57,7 @@ def shown(daemon, rig):
         asked = urllib.request.Request("http://{}:{}{}".format(*daemon.admin, path),
                                        headers={"Authorization": "Basic " + login})
         try:
-            with urllib.request.urlopen(asked, timeout=patience(5)) as answer:
+            with urllib.request.urlopen(asked, timeout=patience(HANG_SECONDS)) as answer:
                 yield path, answer.read().decode()
         except urllib.error.HTTPError as refusal:
             with refusal:

@@ -16,9 +16,10 @@ import pytest
 
 from harness import install
 from harness.library import Remote, StkError, fails, sell
-from harness.limits import (BUILD, REPO, Late, Seconds, Stopwatch, patience, sanitized, wait_until,
-                            within)
+from harness.limits import (BUILD, HANG_SECONDS, REPO, Late, Seconds, Stopwatch, patience,
+                            sanitized, wait_until, within)
 from harness.ports import free_port
+from harness.rig import restart
 from harness.users import with_users
 
 PROGRAM = REPO / "tests/system/clients/library.c"
@@ -217,10 +218,11 @@ def test_it_is_linked_statically_as_pkg_config_says(rig, tmp_path, kind):
     for uri, left in ((daemon.uri, 9), (daemon.uri.replace("127.0.0.1", "localhost"), 8),
                       (f"sqlite:{rig.store}", 7)):
         done = subprocess.run([program, uri], capture_output=True, text=True, check=False,
-                              timeout=patience(20), env={})
+                              timeout=patience(HANG_SECONDS), env={})
         assert (done.stdout, done.stderr) == (f"sold, left: {left}\n", "")
     done = subprocess.run([program, f"sqlite:{tmp_path}/x.db?lease=zookeeper://127.0.0.1:1"],
-                          capture_output=True, text=True, check=False, timeout=patience(20))
+                          capture_output=True, text=True, check=False,
+                          timeout=patience(HANG_SECONDS))
     assert done.returncode == 1 and "linked statically" in done.stderr
 
 
@@ -498,9 +500,11 @@ def test_a_daemon_that_comes_back_in_time_costs_no_lease(rig, library):
 
 
 def test_many_leases_that_are_due_at_once_are_renewed_when_the_daemon_is_back(rig, library):
-    ttl_ms = int(patience(4000))
     listen = (f"127.0.0.1:{free_port()}",)
     daemon = rig.daemon(listen=listen)
+    with Stopwatch() as watch:
+        daemon = restart(rig, daemon, listen=listen)
+    ttl_ms = int(patience(4000) + 8000 * watch.seconds)  # of which a restart is a small part
     with library.open(daemon.uri, 30000) as client:
         leases = [client.acquire(*(f"{basket}:{n:0300}" for n in range(250)), ttl_ms=ttl_ms)
                   for basket in range(8)]  # a renewal of each is larger than a batch

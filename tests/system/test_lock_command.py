@@ -83,7 +83,7 @@ def test_without_descriptors_it_says_so_and_leaves_no_lease(tool, local, key, de
     done = subprocess.run(
         ["sh", "-c", f"ulimit -n {descriptors}; exec \"$@\"", "sh", BUILD / "stockade", "-u",
          local.uri, "lock", key, "--", "true"], stdin=subprocess.DEVNULL, capture_output=True,
-        text=True, timeout=patience(20), check=False, env=env)
+        text=True, timeout=patience(HANG_SECONDS), check=False, env=env)
     assert done.returncode in (0, 1, 69, 127) and (done.returncode == 0) == (done.stderr == "")
     assert local.client().lease(key) is None or local.client().lease(key)["state"] == "free"
 
@@ -91,7 +91,8 @@ def test_without_descriptors_it_says_so_and_leaves_no_lease(tool, local, key, de
 def test_the_program_has_our_standard_streams(tool, local, key):
     done = subprocess.run(
         [BUILD / "stockade", "-u", local.uri, "lock", key, "--", "sh", "-c", "cat; echo e >&2"],
-        input="through\n", capture_output=True, text=True, timeout=patience(20), check=False,
+        input="through\n", capture_output=True, text=True,
+        timeout=patience(HANG_SECONDS), check=False,
         env=tool.env)
     assert (done.stdout, done.stderr) == ("through\n", "e\n")
 

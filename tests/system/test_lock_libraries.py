@@ -19,7 +19,7 @@ from redis.exceptions import LockError, LockNotOwnedError
 from harness import services
 from harness.conversations import CONVERSATIONS, hold
 from harness.deployment import Deployment
-from harness.limits import REPO, patience, wait_until
+from harness.limits import HANG_SECONDS, REPO, patience, wait_until
 from harness.programs import NODE_MODULES, SYSTEM, run_js
 from harness.rig import Rig
 
@@ -96,7 +96,7 @@ def test_every_script_that_is_known_is_spoken():
 
 @contextlib.contextmanager
 def redis_client(server):
-    with redis_py.Redis(*server.address, socket_timeout=patience(10)) as client:
+    with redis_py.Redis(*server.address, socket_timeout=patience(HANG_SECONDS)) as client:
         yield client
 
 
@@ -128,7 +128,7 @@ def test_redis_py_waits_for_a_lock(server, key):
     with redis_client(server) as r:
         assert r.lock(f"lock:{key}", timeout=0.3).acquire()
         waits = {"timeout": 60, "sleep": 0.01}
-        with r.lock(f"lock:{key}", blocking_timeout=patience(10), **waits) as second:
+        with r.lock(f"lock:{key}", blocking_timeout=patience(HANG_SECONDS), **waits) as second:
             assert second.owned()
             impatient = r.lock(f"lock:{key}", blocking_timeout=0.05, **waits)
             assert not impatient.acquire()

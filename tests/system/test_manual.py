@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import BUILD, REPO, patience
+from harness.limits import BUILD, HANG_SECONDS, REPO, patience
 from test_library import functions
 
 PAGES = {"stockade": 1, "libstockade": 3, "stockade.conf": 5, "stockaded": 8}
@@ -17,7 +17,8 @@ UNIT = REPO / "tools/debian/stockade.service"
 
 
 def run(*words, **options):
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=patience(20),
+    return subprocess.run(words, capture_output=True, text=True, check=False,
+                          timeout=patience(HANG_SECONDS),
                           **options)
 
 

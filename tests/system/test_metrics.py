@@ -13,7 +13,7 @@ import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from harness.limits import REPO, patience, wait_until
+from harness.limits import HANG_SECONDS, REPO, patience, wait_until
 
 # What Prometheus 2.42 sends.
 PROMETHEUS = ("application/openmetrics-text;version=1.0.0,application/openmetrics-text;"
@@ -27,7 +27,7 @@ GROUPS = {"read", "write", "lease", "wait", "sql", "other"}
 def scrape(daemon, accept="*/*"):
     request = urllib.request.Request("http://{}:{}/metrics".format(*daemon.admin),
                                      headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=patience(5)) as answer:
+    with urllib.request.urlopen(request, timeout=patience(HANG_SECONDS)) as answer:
         return answer.headers["Content-Type"], answer.read().decode()
 
 
@@ -292,7 +292,8 @@ def test_prometheus_takes_the_alerts_and_the_dashboards_questions(tmp_path):
     questions = tmp_path / "questions.yml"
     questions.write_text(json.dumps({"groups": [{"name": "all", "rules": rules}]}))
     run = subprocess.run(["promtool", "check", "rules", MONITORING / "alerts.yml", questions],
-                         capture_output=True, text=True, timeout=patience(30), check=False)
+                         capture_output=True, text=True,
+                         timeout=patience(HANG_SECONDS), check=False)
     assert run.returncode == 0, run.stdout + run.stderr
 
 

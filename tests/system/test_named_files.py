@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import DAEMON, patience, wait_until
+from harness.limits import DAEMON, HANG_SECONDS, patience, wait_until
 from harness.rig import refusal
 
 # Of the daemon's options that name a file: the others that it takes, and whether it writes there.
@@ -159,7 +159,7 @@ def test_what_libpq_would_wait_for_is_refused(rig, tool, name):
     fifo(path)
     store = f"postgresql://nowhere.invalid/db?{name}={path}"
     daemon = subprocess.run([DAEMON, "--listen", "127.0.0.1:0", "--lease", "local:", "--store",
-                             store], capture_output=True, text=True, timeout=patience(5))
+                             store], capture_output=True, text=True, timeout=patience(HANG_SECONDS))
     assert daemon.returncode > 0 and f"{name} {path}: it is not an ordinary file" in daemon.stderr
     done = tool.run("check", "--store", store, timeout=5)
     assert done.returncode > 0 and str(path) in done.stderr

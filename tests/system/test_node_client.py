@@ -12,7 +12,7 @@ import pytest
 
 from harness import false_daemon
 from harness.leases import PROMPT_SECONDS
-from harness.limits import Seconds, Stopwatch, patience, wait_until
+from harness.limits import HANG_SECONDS, Seconds, Stopwatch, patience, wait_until
 from harness.node import node
 from harness.shop import Connection, program
 
@@ -347,7 +347,7 @@ def test_one_that_was_stopped_past_its_ttl_writes_over_nobodys_work(rig, daemon)
     running.hear()
     client = daemon.client()
     with running.frozen():
-        token, _ = client("ACQUIRE", "k", 60000, "WAIT", 10000, timeout=patience(15))
+        token, _ = client("ACQUIRE", "k", 60000, "WAIT", 10000, timeout=patience(HANG_SECONDS))
         client.fenced(token, "SET", "k", "successor's")
         running.tell()
     assert running.hear() == ["Lost", True, "Lost"]

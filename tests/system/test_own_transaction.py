@@ -28,7 +28,7 @@ def work(database, name, token):
     return subprocess.run(
         ["psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-v", f"name={name}", "-v", f"token={token}",
          database.uri], input=SQL, text=True, stdout=subprocess.DEVNULL,
-        timeout=patience(30)).returncode
+        timeout=patience(HANG_SECONDS)).returncode
 
 
 def none_granted_until(done, clients, name):

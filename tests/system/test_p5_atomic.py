@@ -6,7 +6,7 @@ import contextlib
 import pytest
 import redis as redis_py
 
-from harness.limits import patience
+from harness.limits import HANG_SECONDS, patience
 from harness.maintenance import query
 from harness.resp import Closed, ReplyError
 
@@ -98,7 +98,7 @@ def test_a_connection_that_goes_before_exec_leaves_nothing(daemon, client, token
 
 def test_redis_py_runs_a_transaction_with_its_own_pipeline(daemon, token, key):
     host, port = daemon.address
-    with redis_py.Redis(host=host, port=port, socket_timeout=patience(10)) as ours:
+    with redis_py.Redis(host=host, port=port, socket_timeout=patience(HANG_SECONDS)) as ours:
         pipe = ours.pipeline(transaction=True)
         pipe.execute_command("FENCED", token, "SET", key, 5)
         pipe.execute_command("FENCED", token, "INCRBY", key, 2)

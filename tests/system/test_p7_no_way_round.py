@@ -10,7 +10,7 @@ import pytest
 
 from harness.guards import (FORMS, KIND, KINDS, Oracle, every_kind, fill, forms, random_form,
                             resource, rows)
-from harness.limits import patience
+from harness.limits import HANG_SECONDS, patience
 from harness.shop import (EXTENSION, Connection, attempt, is_refusal, present, program, report,
                           run_forms)
 
@@ -166,7 +166,7 @@ def shell(shop, *lines):
     """Run the lines in the sqlite3 shell."""
     return subprocess.run(["sqlite3", "-init", "/dev/null", "-batch", str(shop.file)], text=True,
                           input="\n".join((".timeout 10000", *lines, "")), check=False,
-                          capture_output=True, timeout=patience(20))
+                          capture_output=True, timeout=patience(HANG_SECONDS))
 
 
 @kinds

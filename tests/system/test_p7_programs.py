@@ -114,7 +114,8 @@ def test_a_transaction_that_has_read_an_older_state_cannot_write_it(store):
 
 
 def test_pythons_implicit_transactions_are_no_transactions_until_the_first_change(store):
-    with contextlib.closing(sqlite3.connect(store.rig.store, timeout=patience(10))) as shop:
+    with contextlib.closing(sqlite3.connect(store.rig.store,
+                                            timeout=patience(HANG_SECONDS))) as shop:
         shop.enable_load_extension(True)
         shop.load_extension(str(EXTENSION))
         with pytest.raises(sqlite3.OperationalError, match="BEGIN IMMEDIATE"):
@@ -303,7 +304,8 @@ def test_the_limits_that_the_page_names_are_the_limits(store):
     """Whoever means to get round a guard can: these are not accidents, and not promised."""
     done = subprocess.run(["sqlite3", "-init", "/dev/null", "-batch", str(store.rig.store)],
                           input=".timeout 10000\n.dbconfig enable_trigger off\n" + SELL + ";\n",
-                          capture_output=True, text=True, timeout=patience(10), check=True)
+                          capture_output=True, text=True,
+                          timeout=patience(HANG_SECONDS), check=True)
     assert not done.stderr and store.left() == 9
     with store.plain() as connection:
         connection.create_function("stockade_guard", 4, lambda *_: 1)

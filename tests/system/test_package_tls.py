@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from harness.certs import Certs
-from harness.limits import patience
+from harness.limits import HANG_SECONDS, patience
 from harness.node import node
 from harness.package import stockade
 from harness.users import with_users
@@ -32,7 +32,7 @@ def uri(daemon, certs, login="till:p%40ss@", host="127.0.0.1", **options):
 
 
 def connect(where):
-    return stockade.connect(where, timeout=patience(5))
+    return stockade.connect(where, timeout=patience(HANG_SECONDS))
 
 
 def test_python_and_its_tasks(rig, certs, cert, key):
@@ -43,7 +43,7 @@ def test_python_and_its_tasks(rig, certs, cert, key):
         assert shop.get(key) == "x" * 100000
 
     async def tasks():
-        async with stockade.aio.connect(uri(daemon, certs), timeout=patience(5)) as shop:
+        async with stockade.aio.connect(uri(daemon, certs), timeout=patience(HANG_SECONDS)) as shop:
             async with shop.lease(key, ttl=60) as lease:
                 await lease.set("y" * 100000)
             return await shop.get(key)
@@ -98,7 +98,7 @@ def test_who_is_not_who_it_should_be_is_not_talked_to(rig, certs, cert, key, tmp
         assert shop.get(key) is None
 
     async def tasks():
-        async with stockade.aio.connect(right, timeout=patience(5)) as shop:
+        async with stockade.aio.connect(right, timeout=patience(HANG_SECONDS)) as shop:
             return await shop.get(key)
     assert asyncio.run(tasks()) is None
     program = node(rig, "say(await shop.get(args[0]));", right, key)

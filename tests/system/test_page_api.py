@@ -14,7 +14,7 @@ import urllib.parse
 
 import pytest
 
-from harness.limits import Seconds, patience, wait_until
+from harness.limits import HANG_SECONDS, Seconds, patience, wait_until
 
 JSON = {"Content-Type": "application/json"}
 PASSWORD = "correct horse"
@@ -35,8 +35,8 @@ class Answer:
 
 def ask(daemon, path, method="GET", body=None, host=None, headers=()):
     """One request on a connection of its own, with these headers and no others."""
-    with contextlib.closing(http.client.HTTPConnection(*daemon.admin,
-                                                       timeout=patience(10))) as connection:
+    connection = http.client.HTTPConnection(*daemon.admin, timeout=patience(HANG_SECONDS))
+    with contextlib.closing(connection):
         connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
         if host != "":
             connection.putheader("Host", host or "{}:{}".format(*daemon.admin))
@@ -439,7 +439,7 @@ def test_a_body_that_says_something_else_is_refused(local, body, kind, status):
     ("/none", None, 404)])
 def test_whoever_is_refused_sends_all_and_goes_on(local, path, origin, status):
     """To answer and close while the body is on its way would lose the answer, now and then."""
-    connection = http.client.HTTPConnection(*local.admin, timeout=patience(10))
+    connection = http.client.HTTPConnection(*local.admin, timeout=patience(HANG_SECONDS))
     headers = {**JSON, **({"Origin": origin} if origin else {})}
     with contextlib.closing(connection):
         connection.connect()
@@ -643,7 +643,7 @@ def test_whoever_asks_finds_a_place_among_silent_and_slow_connections(rig, certs
     with contextlib.ExitStack() as opened:
         dribbling = [crowd(daemon, opened, kind, context) for _ in range(170 if tls else 330)]
         for _ in range(38):
-            with contextlib.closing(connect(*daemon.admin, timeout=patience(5),
+            with contextlib.closing(connect(*daemon.admin, timeout=patience(HANG_SECONDS),
                                             **({"context": context} if tls else {}))) as probe:
                 probe.connect()
                 dribbling += [crowd(daemon, opened, kind, context) for _ in range(2)]

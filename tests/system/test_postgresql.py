@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness.limits import Wait, patience, wait_until, within
+from harness.limits import HANG_SECONDS, Wait, patience, wait_until, within
 from harness.postgres import Postgres, ask
 from harness.relay import Relay
 from harness.replicated import Replicated
@@ -195,8 +195,8 @@ def test_a_commit_that_is_made_anew_is_overtaken_by_nothing(rig, database):
     wait_until(lambda: writers(watch, "state = 'idle in transaction'") == 2,
                "the first is to commit, the next ran")
     with made_anew_without(b"a", relay, database, watch):
-        assert [first.read(timeout=patience(20)) for _ in range(2)] == [1, 1]
-        assert second.read(timeout=patience(20)) == 2
+        assert [first.read(timeout=patience(HANG_SECONDS)) for _ in range(2)] == [1, 1]
+        assert second.read(timeout=patience(HANG_SECONDS)) == 2
     watch.close()
 
 
@@ -217,8 +217,8 @@ def test_what_waits_for_a_commit_comes_behind_what_it_gives_up(rig, database):
     wait_until(lambda: writers(watch, "state = 'idle in transaction'") == 1 and relay.kept("up"),
                "the first is to commit")
     with made_anew_without(b"a", relay, database, watch):
-        assert [first.read(timeout=patience(20)) for _ in names] == [1, 1, 1, 1]
-        assert second.read(timeout=patience(20)) == 2
+        assert [first.read(timeout=patience(HANG_SECONDS)) for _ in names] == [1, 1, 1, 1]
+        assert second.read(timeout=patience(HANG_SECONDS)) == 2
     watch.close()
 
 
@@ -244,7 +244,7 @@ def test_a_batch_of_which_all_waits_when_it_is_made_anew_is_over(rig, database):
         relay.cut()
         relay.let("up")
         user.rollback()
-        assert client.read(timeout=patience(20)) == 1
+        assert client.read(timeout=patience(HANG_SECONDS)) == 1
     watch.close()
 
 
@@ -262,7 +262,7 @@ def test_connections_that_are_ended_under_load_lose_and_double_nothing(rig, data
                                 " WHERE application_name LIKE 'stockade writer%%'"
                                 " AND backend_start < clock_timestamp() - interval '300 ms'"))
         for name in names * 20:
-            reply = client.read(timeout=patience(30))
+            reply = client.read(timeout=patience(HANG_SECONDS))
             if not isinstance(reply, ReplyError):
                 assert reply == counts[name] + 1, name
                 counts[name] = reply
@@ -290,7 +290,7 @@ def test_the_outcome_of_a_commit_is_found_out(rig, database, how):
         relay.cut()
         relay.let("down")
         relay.let("up")
-        assert client.read(timeout=patience(10)) == left
+        assert client.read(timeout=patience(HANG_SECONDS)) == left
     assert client("GET", "stock") == b"5"
     assert "the outcome of a commit is unknown" in daemon.log()
 
@@ -354,11 +354,11 @@ def test_while_an_outcome_is_unknown_nobody_is_answered_for_it(rig, database):
     relay.refuse()
     relay.cut()
     relay.let("down")
-    other.refused("STORE", "FENCED", token, "SET", "stock", "11", timeout=patience(10))
+    other.refused("STORE", "FENCED", token, "SET", "stock", "11", timeout=patience(HANG_SECONDS))
     with pytest.raises(TimeoutError):
         client.read(timeout=0.5)
     relay.accept()
-    assert client.read(timeout=patience(10)) == "OK"
+    assert client.read(timeout=patience(HANG_SECONDS)) == "OK"
     assert client("GET", "stock") == b"10"
 
 
@@ -376,7 +376,7 @@ def test_a_database_that_is_away_is_told_and_found_again(rig):
     token = client.lease("sku:1")["token"]
     client.fenced(token, "SET", "sku:1", "1")
     own.kill()
-    client.refused("STORE", "FENCED", token, "SET", "sku:1", "2", timeout=patience(10))
+    client.refused("STORE", "FENCED", token, "SET", "sku:1", "2", timeout=patience(HANG_SECONDS))
     own.start()
     wait_until(lambda: not isinstance(client.ask("GET", "sku:1"), ReplyError), "it is back")
     assert client("GET", "sku:1") == b"1"
@@ -403,7 +403,7 @@ def test_a_server_that_hangs_costs_a_bounded_time(rig):
     client.token("sku:1")
     with own.frozen():
         with within(30):  # a hang, in the daemon's own time
-            reply = client.ask("GET", "sku:1", timeout=patience(40))
+            reply = client.ask("GET", "sku:1", timeout=patience(HANG_SECONDS))
         assert isinstance(reply, ReplyError) and reply.code == "STORE"
     wait_until(lambda: not isinstance(client.ask("GET", "sku:1"), ReplyError), "it is back")
 
@@ -435,11 +435,11 @@ def test_nothing_is_told_that_the_standby_does_not_have(rig, group):
         client.send("FENCED", token, "SET", "stock", "9")
         # An operator ends the wait: the commit is there, and not replicated.
         wait_until(group.cancel_waits, "the commit waits for the standby")
-        reply = reader.ask("GET", "stock", timeout=patience(30))
+        reply = reader.ask("GET", "stock", timeout=patience(HANG_SECONDS))
         assert isinstance(reply, ReplyError) and reply.code == "STORE", reply
         with pytest.raises(TimeoutError):
             client.read(timeout=0.2)
-    assert client.read(timeout=patience(20)) == "OK"
+    assert client.read(timeout=patience(HANG_SECONDS)) == "OK"
     wait_until(lambda: reader.ask("GET", "stock") == b"9", "it is told")
 
 

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from harness.limits import BUILD, patience, wait_until
+from harness.limits import BUILD, HANG_SECONDS, patience, wait_until
 from harness.postgres import OWNER, SUPERUSER, ask, program
 from harness.postgres import run as run_program
 from harness.replicated import Replicated
@@ -74,7 +74,7 @@ class Taker(threading.Thread):
         try:
             while not self.ended.is_set():
                 try:
-                    client = self.chance.choice(self.daemons).client(timeout=patience(20))
+                    client = self.chance.choice(self.daemons).client(timeout=patience(HANG_SECONDS))
                     while self.take(client) and self.chance.random() < 0.98:
                         pass
                     client.close()
@@ -159,7 +159,8 @@ WAYS = (lose_the_tail, promote_twice, restore_twice)
 
 def found(client):
     """The daemon has found its database again."""
-    wait_until(lambda: not isinstance(client.ask("GET", "x", timeout=patience(30)), ReplyError),
+    wait_until(lambda: not isinstance(client.ask("GET", "x",
+                                                 timeout=patience(HANG_SECONDS)), ReplyError),
                "the daemon has found its database")
     return client
 
@@ -174,7 +175,7 @@ def test_promotions_and_restores_that_lose_commits_give_no_token_out_twice(rig):
         taker.start()
     try:
         for number in range(PROMOTIONS):
-            clients = [found(daemon.client(timeout=patience(30))) for daemon in daemons]
+            clients = [found(daemon.client(timeout=patience(HANG_SECONDS))) for daemon in daemons]
             old = clients[number % 2].token(f"held:{number}", 60000)
             group.await_replayed()
             way = WAYS[number % len(WAYS)] if number < len(WAYS) else chance.choice(WAYS)

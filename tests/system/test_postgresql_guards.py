@@ -12,7 +12,7 @@ import psycopg2
 import pytest
 from psycopg2.extensions import AsIs
 
-from harness.limits import environment, patience, wait_until
+from harness.limits import HANG_SECONDS, environment, patience, wait_until
 from harness.package import connect as connect_package, stockade
 from harness.postgres import WAITS_FOR, Postgres, ask, connect, program, run
 from harness.resp import ReplyError, mapped
@@ -267,7 +267,8 @@ def by_psql(stock, statements, *_):
          stock.database.uri],
         input="".join(statement + ("\n" if statement.endswith("\\.") else ";\n")
                       for statement in statements),
-        env=environment(), capture_output=True, text=True, timeout=patience(30), check=False)
+        env=environment(), capture_output=True, text=True,
+        timeout=patience(HANG_SECONDS), check=False)
     return done.stderr.split("ERROR:")[1].split()[0] if done.returncode else None
 
 

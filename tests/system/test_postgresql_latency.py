@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from harness.limits import Seconds, patience
+from harness.limits import HANG_SECONDS, Seconds, patience
 from harness.postgres import ask
 
 RESOURCES = 50
@@ -25,7 +25,8 @@ class Writer(threading.Thread):
 
     def __init__(self, daemon, tokens, until):
         super().__init__()
-        self.client, self.tokens, self.until = daemon.client(timeout=patience(20)), tokens, until
+        self.client = daemon.client(timeout=patience(HANG_SECONDS))
+        self.tokens, self.until = tokens, until
         self.took, self.failure = [], None
 
     def run(self):
@@ -60,7 +61,7 @@ def test_a_user_who_holds_1_of_50_resources_leaves_the_others_their_p99(rig, dat
     tokens = {f"sku:{i}": client.token(f"sku:{i}", 600000) for i in range(RESOURCES)}
     p99(daemon, tokens)  # all is warm
     free, writes = p99(daemon, tokens)
-    waiting = daemon.client(timeout=patience(20))
+    waiting = daemon.client(timeout=patience(HANG_SECONDS))
     with database.connect() as user:
         ask(user, "BEGIN")
         ask(user, "SELECT FROM stockade.resource WHERE name = %s FOR UPDATE", HELD.encode())

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness.limits import Stopwatch, Wait, patience, wait_until, within
+from harness.limits import HANG_SECONDS, Stopwatch, Wait, patience, wait_until, within
 from harness.postgres import Postgres, ask
 from harness.resp import ReplyError, to_bytes
 from test_sql import under
@@ -270,7 +270,7 @@ def stopped(rig, database, how):
         yield token
         relay.let("up")
         relay.let("down")
-    client.read(timeout=patience(30))
+    client.read(timeout=patience(HANG_SECONDS))
 
 
 @pytest.mark.parametrize("how", ["in mid-batch", "in mid-message", "a reply is unread"])
@@ -314,7 +314,7 @@ def test_who_has_had_a_row_locked_for_long_is_named(rig, database, uri):
             waits = daemon.client()
             waits.send("FENCED", token, "SET", name, "1")
             errors[name] = waits
-        errors = {name: waits.read(timeout=patience(20)) for name, waits in errors.items()}
+        errors = {name: waits.read() for name, waits in errors.items()}
         for name, text in {
                 "idle": f"backend PID {user.info.backend_pid}, user shop, application nightly, idle"
                         r" in transaction since \d+ s;",

@@ -210,7 +210,7 @@ def test_a_guard_may_take_longer_than_other_commands(rig, database):
     begun = time.monotonic()
     wait_until(lambda: relay.kept("down") and time.monotonic() - begun > 6, "a command's limit")
     relay.let("down")
-    assert client.read(timeout=patience(15)) == "OK"
+    assert client.read(timeout=patience(HANG_SECONDS)) == "OK"
 
 
 # Lists.
@@ -289,7 +289,7 @@ def test_flushall_waits_for_a_locked_row_and_holds_up_nobody(database, unfenced_
         other.refused("STALE", "FENCED", token, "SET", "written", "1", timeout=patience(2))
         assert other("SET", "meanwhile", "1", timeout=patience(2)) == "OK"
         ask(user, "ROLLBACK")
-    assert (client.read(timeout=patience(15)), client.read()) == ("OK", "OK")
+    assert (client.read(timeout=patience(HANG_SECONDS)), client.read()) == ("OK", "OK")
     assert sorted(client("SCAN", 0, "COUNT", 100)[1]) == [b"after", b"meanwhile"]
     assert client("LEASES") == []
 
@@ -313,7 +313,7 @@ def test_what_is_written_beside_a_flush_is_whole(database, unfenced_daemon):
         token = other.token("let go", 60000)
         assert other.fenced(token, "ID", "once", "SET", "let go", "1") == "OK"
         ask(user, "ROLLBACK")
-    assert client.read(timeout=patience(15)) == "OK"
+    assert client.read(timeout=patience(HANG_SECONDS)) == "OK"
     assert other("HSET", "empty", "h", 3) == 1
     assert sorted(other("HGETALL", "empty")) == [b"2", b"3", b"g", b"h"]
     assert database.sql("SELECT count(*) FROM stockade.resource r WHERE fields <>"
@@ -335,7 +335,7 @@ def test_flushall_that_fails_in_the_middle_says_that_a_part_is_done(rig, databas
         wait_until(lambda: database.sql(left) == [(4,)], "all before it is gone")
         relay.refuse()
         relay.cut()
-        reply = client.read(timeout=patience(15))
+        reply = client.read(timeout=patience(HANG_SECONDS))
     assert reply.code == "STORE"
     assert reply.text.endswith("; a part of this command was applied, and the same again does the "
                                "rest"), reply.text
@@ -352,7 +352,7 @@ def test_flushall_that_is_cut_has_done_a_part_and_is_done_by_the_next(database, 
     fill(database, 3 * STEP_ROWS)
     with database.connect() as user:
         lock_key(user, f"key:{2 * STEP_ROWS}")
-        client.refused("STORE", "FLUSHALL", timeout=patience(20),
+        client.refused("STORE", "FLUSHALL", timeout=patience(HANG_SECONDS),
                        text=f"row locked for 10 s: backend PID {user.info.backend_pid}, user "
                             "shop.*; a part of this command was applied")
         left = client("DBSIZE")
@@ -368,7 +368,7 @@ def test_flushall_of_very_many_is_done_while_others_write(database, unfenced_dae
     fill(database, 600_000)
     begun, slowest, writes = time.monotonic(), 0, 0
     client.send("FLUSHALL")
-    while other("DBSIZE", timeout=patience(10)) > 2:
+    while other("DBSIZE", timeout=patience(HANG_SECONDS)) > 2:
         at = time.monotonic()
         assert other("SET", "busy", writes, timeout=patience(3)) == "OK"
         slowest, writes = max(slowest, time.monotonic() - at), writes + 1

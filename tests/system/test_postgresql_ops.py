@@ -96,7 +96,7 @@ def refuses(daemon, said, *command):
     """From some moment on."""
     client = daemon.client()
     def refused():
-        reply = client.ask(*command, timeout=patience(10))
+        reply = client.ask(*command, timeout=patience(HANG_SECONDS))
         return isinstance(reply, ReplyError) and reply.code == "STORE" and said in str(reply)
     wait_until(refused, f"{command} is refused: {said}")
 
@@ -505,7 +505,7 @@ def test_another_programs_restore_is_noticed_by_daemons_at_work(rig, database, u
     newest = []
 
     def granted():
-        reply = client.ask("ACQUIRE", "r", LONG_MS, timeout=patience(10))
+        reply = client.ask("ACQUIRE", "r", LONG_MS, timeout=patience(HANG_SECONDS))
         newest[:] = reply if isinstance(reply, list) else []
         return newest
     wait_until(granted, "there are leases again")

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from harness.limits import patience, wait_until
+from harness.limits import HANG_SECONDS, patience, wait_until
 from harness.patroni import Patroni
 from harness.process import Process
 from harness.resp import Closed, ReplyError
@@ -44,7 +44,7 @@ class Writer(threading.Thread):
         deadline = time.monotonic() + patience(120)
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError, Closed):
-                client = self.chance.choice(self.daemons).client(timeout=patience(30))
+                client = self.chance.choice(self.daemons).client(timeout=patience(HANG_SECONDS))
                 with contextlib.closing(client):
                     try:
                         reply = client.ask(*words)

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from harness.limits import patience, wait_until, within
+from harness.limits import HANG_SECONDS, patience, wait_until, within
 from harness.postgres import OWNER, SUPERUSER, Postgres
 from harness.resp import ReplyError, mapped
 from test_sql import under
@@ -152,7 +152,7 @@ def test_a_statement_cannot_leave(database, functions, client, key, token, what)
     before = own(database)
     for statement in ATTEMPTS[what]:
         for command in (("SQL", statement), under(token, key, statement)):
-            reply = client.ask(*command, timeout=patience(20))
+            reply = client.ask(*command, timeout=patience(HANG_SECONDS))
             assert isinstance(reply, ReplyError), (statement, reply)
             assert reply.code in ("ERR", "NOPERM", "NOTOKEN"), (statement, reply.text)
         assert client.rows("SELECT current_user, session_user, current_setting('role')") == [
@@ -457,11 +457,11 @@ def test_a_big_result_comes_in_pages_and_a_bigger_one_is_refused(rig, database):
     daemon = rig.daemon("--sql-time-limit", "60000", store=database.uri)
     client = daemon.client()
     numbers = "SELECT x, repeat('x', $1) FROM generate_series(1, $2) x"
-    rows = client("SQL", numbers, "1000", "20000", timeout=patience(30))[3]
+    rows = client("SQL", numbers, "1000", "20000", timeout=patience(HANG_SECONDS))[3]
     assert [int(row[0]) for row in rows] == list(range(1, 20001))
     for args, text in [(("1000", "100000"), "64 MiB"), (("1", "100001"), "100000 rows"),
                        (("70000000", "1"), "64 MiB")]:
-        client.refused("ERR", "SQL", numbers, *args, text=text, timeout=patience(40))
+        client.refused("ERR", "SQL", numbers, *args, text=text, timeout=patience(HANG_SECONDS))
     assert daemon.peak_rss_bytes() < (512 << 20) * patience(1)
 
 
@@ -636,7 +636,7 @@ def test_a_connection_lost_during_sql_loses_and_doubles_nothing(rig, database, s
         wait_until(lambda: relay.kept("down") or cut, "the answer is held")
         relay.cut()
         relay.let("down")
-        assert mapped(client.read(timeout=patience(20)))[b"rows"] == [[b"%d" % cut]]
+        assert mapped(client.read(timeout=patience(HANG_SECONDS)))[b"rows"] == [[b"%d" % cut]]
     assert client.rows("SELECT a FROM lost ORDER BY a") == [[b"0"], [b"1"], [b"2"]]
     # While it runs.
     client.send(*under(token, "lost", "INSERT INTO lost SELECT 9 FROM pg_sleep(1)"))
@@ -644,5 +644,5 @@ def test_a_connection_lost_during_sql_loses_and_doubles_nothing(rig, database, s
                                     " WHERE wait_event = 'PgSleep'", user=SUPERUSER) == [(1,)],
                "it runs")
     relay.cut()
-    assert mapped(client.read(timeout=patience(20)))[b"changes"] == 1
+    assert mapped(client.read(timeout=patience(HANG_SECONDS)))[b"changes"] == 1
     assert client.rows("SELECT count(*) FROM lost WHERE a = 9") == [[b"1"]]

@@ -413,6 +413,6 @@ async def test_a_write_that_nobody_reads_ends_in_its_time(rig, key):
         lease = await shop.lease(key, ttl=60).acquire()
         with daemon.frozen():
             writing = asyncio.create_task(lease.set("x" * (16 << 20)))
-            await asyncio.wait({writing}, timeout=patience(20))
+            await asyncio.wait({writing}, timeout=patience(HANG_SECONDS))
             assert isinstance(writing.done() and writing.exception(), stockade.Unsure)
         await lease.release()

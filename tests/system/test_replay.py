@@ -228,9 +228,12 @@ def test_a_server_that_checks_no_tokens_fails_the_audit(tool, orders_file):
 
 
 def test_a_daemon_that_dies_ends_the_replay_with_the_line(tool, rig, orders_file):
+    """There is far more to do than is done until then: where only those who are stopped had
+    anything left, nobody would notice for ten minutes."""
     daemon = rig.daemon()
+    orders_file.write_text(as_csv(generate(100 * 300)))
     running = tool.start("-u", daemon.uri, "replay", "--orders", orders_file, "--pause", "10m",
-                         "--pause-every", 200)
+                         "--pause-every", 5000)
     tool.await_stopped_child(running)
     client = daemon.client()
     wait_until(lambda: client.counter("connected_clients") == 33, "32 workers are connected")

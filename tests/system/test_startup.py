@@ -15,7 +15,7 @@ import pytest
 
 from harness.certs import Certs
 from harness.leases import line_up
-from harness.limits import BUILD, environment, patience, wait_until, within
+from harness.limits import BUILD, HANG_SECONDS, environment, patience, wait_until, within
 from harness.maintenance import execute, query
 from harness.resp import Client, Closed, ReplyError
 from harness.rig import refusal, restart
@@ -279,7 +279,7 @@ def test_a_password_that_is_taken_away_opens_no_door_either(rig, locks):
 
 def test_help_names_every_option_and_marks_those_that_sighup_changes():
     run = subprocess.run([BUILD / "stockaded", "--help"], capture_output=True, text=True,
-                         timeout=patience(10), check=False)
+                         timeout=patience(HANG_SECONDS), check=False)
     assert run.returncode == 0 and run.stderr == ""
     for option in ("config", "listen", "store", "lease", "admin", "password-file",
                    "unfenced-writes", "log-level"):
@@ -428,7 +428,7 @@ def start_with(rig, *words):
     return subprocess.run([BUILD / "stockaded", "--store", f"sqlite:{rig.folder}/new.db",
                            "--admin", "off", *words],
                           env=environment(), capture_output=True, text=True, check=False,
-                          timeout=patience(20))
+                          timeout=patience(HANG_SECONDS))
 
 
 @pytest.mark.parametrize("wrong", WRONG_DOORS)

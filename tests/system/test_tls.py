@@ -50,7 +50,7 @@ def connect(daemon, context, **options):
 
 def raw(daemon):
     """A socket without TLS, to the TLS address."""
-    return socket.create_connection(daemon.address, timeout=patience(20))
+    return socket.create_connection(daemon.address, timeout=patience(HANG_SECONDS))
 
 
 def await_end(sock):
@@ -178,7 +178,7 @@ def test_who_speaks_plainly_to_a_tls_address_is_told_so(daemon):
 
 
 def test_who_speaks_tls_to_a_plain_address_is_told_so_at_once(daemon, certs):
-    with socket.create_connection(daemon.listeners[1], timeout=patience(10)) as sock:
+    with socket.create_connection(daemon.listeners[1], timeout=patience(HANG_SECONDS)) as sock:
         with pytest.raises(ssl.SSLError, match="(?i)protocol version"):
             certs.client().wrap_socket(sock, server_hostname="localhost")
     wait_until(lambda: "failed: this address speaks no TLS" in daemon.log(), "it is logged")
@@ -384,7 +384,7 @@ def test_the_command_line_by_tls(rig, certs, server_cert, tool, key):
 def page(daemon, certs):
     """An HTTPS connection to the admin address."""
     connection = http.client.HTTPSConnection(*daemon.admin, context=certs.client(),
-                                             timeout=patience(10))
+                                             timeout=patience(HANG_SECONDS))
     with contextlib.closing(connection):
         yield connection
 
@@ -414,7 +414,7 @@ def test_the_page_by_tls(watched, certs, key):
 
 
 def test_who_asks_for_the_page_without_tls_is_told_so(watched, certs):
-    plain = http.client.HTTPConnection(*watched.admin, timeout=patience(10))
+    plain = http.client.HTTPConnection(*watched.admin, timeout=patience(HANG_SECONDS))
     with contextlib.closing(plain):
         assert ask(plain, "/health") == (400, b"this address speaks TLS: ask by https://\n")
     wait_until(lambda: "admin: the TLS handshake with" in watched.log(), "it is logged")
@@ -427,7 +427,7 @@ def test_who_asks_for_the_page_finds_it_beside_silent_handshakes(watched, certs)
     """More than may be under way at a time: each has one second while others wait."""
     with contextlib.ExitStack() as hanging:
         for _ in range(300):
-            hanging.enter_context(socket.create_connection(watched.admin, patience(10)))
+            hanging.enter_context(socket.create_connection(watched.admin, patience(HANG_SECONDS)))
         with page(watched, certs) as connection:
             assert ask(connection, "/health")[0] == 200
     with page(watched, certs) as connection:  # and none of those has kept its turn
@@ -512,7 +512,7 @@ def test_a_page_that_has_no_more_to_ask_is_answered(watched, certs):
 
 def test_a_page_that_goes_on_after_it_was_cut_off_learns_why(watched, certs):
     for _ in range(20):
-        with socket.create_connection(watched.admin, timeout=patience(10)) as low, \
+        with socket.create_connection(watched.admin, timeout=patience(HANG_SECONDS)) as low, \
                 certs.client().wrap_socket(low, server_hostname="127.0.0.1") as sock:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.sendall(b"no HTTP\r\n\r\n")
@@ -597,7 +597,7 @@ def test_new_certificates_are_taken_at_each_door(rig, tmp_path):
 
     def shown():
         for address in (*daemon.listeners, daemon.admin):
-            with (socket.create_connection(address, timeout=patience(20)) as bare,
+            with (socket.create_connection(address, timeout=patience(HANG_SECONDS)) as bare,
                   certs.client().wrap_socket(bare, server_hostname=address[0]) as sock):
                 yield dict(pair[0] for pair in sock.getpeercert()["subject"])["commonName"]
 
@@ -638,7 +638,8 @@ def test_a_certificate_that_ends_is_told_before_clients_refuse_it(rig, tmp_path)
         200, "ready, but the certificate for TLS has expired, and clients refuse it\n")
     check = subprocess.run([BUILD / "stockaded", "--check", "--listen", "tls:127.0.0.1:0",
                             "--admin", "off", "--tls-cert", cert.cert, "--tls-key", cert.key],
-                           capture_output=True, text=True, check=True, timeout=patience(20))
+                           capture_output=True, text=True, check=True,
+                           timeout=patience(HANG_SECONDS))
     assert "expired on" in check.stderr and "in order" in check.stdout
     certs.server("live")
     daemon.signal(signal.SIGHUP)

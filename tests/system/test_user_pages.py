@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import BUILD, REPO, patience
+from harness.limits import BUILD, HANG_SECONDS, REPO, patience
 from harness.pages import RUNNERS, dialogue, matches, parse, run_page
 
 pytestmark = pytest.mark.interpreted
@@ -151,7 +151,7 @@ def test_the_runbooks_commands_exist():
     assert len(commands) > 5
     for command in commands:
         subprocess.run([BUILD / "stockade", *command.split(), "--help"], check=True,
-                       capture_output=True, timeout=patience(10))
+                       capture_output=True, timeout=patience(HANG_SECONDS))
 
 
 # The package.

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import BUILD, patience, wait_until
+from harness.limits import BUILD, HANG_SECONDS, patience, wait_until
 from harness.ports import free_port
 from test_demo import stops, table
 
@@ -130,7 +130,7 @@ def test_numbers_that_nobody_can_mean_do_no_harm(why, log):
 
 def test_the_log_comes_by_stdin_too(log, tool):
     done = subprocess.run([BUILD / "stockade", "why", "--log", "-"], env=tool.env, text=True,
-                          input=line() + "\n", capture_output=True, timeout=patience(20))
+                          input=line() + "\n", capture_output=True, timeout=patience(HANG_SECONDS))
     assert (done.returncode, done.stderr) == (OK, "") and len(sentences(done.stdout)) == 1
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import BUILD, environment, patience
+from harness.limits import BUILD, HANG_SECONDS, environment, patience
 from harness.ports import free_port
 
 CLIENT = "libzookeeper_mt.so.2"
@@ -48,6 +48,6 @@ def test_where_it_is_missing_the_package_is_named(rig, tool, without_it):
     assert daemon.wait() == 1
     assert "install the package libzookeeper-mt2" in daemon.stderr().splitlines()[-1]
     done = tool.run("-u", f"sqlite:{tool.folder}/x.db?lease={lease}", "set", "k", "v",
-                    env=without_it, timeout=patience(20))
+                    env=without_it, timeout=patience(HANG_SECONDS))
     assert done.returncode == 1 and "install the package libzookeeper-mt2" in done.stderr
     assert rig.daemon(env=without_it).client()("PING") == "PONG", "others do not miss it"

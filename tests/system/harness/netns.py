@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from harness.limits import patience
+from harness.limits import HANG_SECONDS, patience
 
 ROOT = os.getuid() == 0
 UNSHARE = ("unshare", "--net") if ROOT else ("unshare", "--net", "--map-root-user")
@@ -47,7 +47,7 @@ def secluded(rig, *args):
     def cli(host, *words):
         done = subprocess.run(
             [*beside(daemon.pid), "redis-cli", "-h", host, "-p", str(daemon.address[1]), *words],
-            capture_output=True, text=True, timeout=patience(10), check=False)
+            capture_output=True, text=True, timeout=patience(HANG_SECONDS), check=False)
         return done.stdout.strip()
 
     return daemon, cli

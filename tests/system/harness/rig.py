@@ -209,7 +209,7 @@ class Rig:
     @contextlib.contextmanager
     def store_locked(self):
         """Another program is writing to the store's file, and changes nothing in the end."""
-        with contextlib.closing(sqlite3.connect(self.store, timeout=patience(10),
+        with contextlib.closing(sqlite3.connect(self.store, timeout=patience(HANG_SECONDS),
                                                 isolation_level=None)) as file:
             file.execute("BEGIN IMMEDIATE")
             yield

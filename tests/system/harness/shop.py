@@ -6,7 +6,7 @@ import sqlite3
 
 from harness.guards import (KINDS, ROWS, SCHEMA, Oracle, fill, forms, prefix, resource, rows,
                             table)
-from harness.limits import BUILD, patience
+from harness.limits import BUILD, HANG_SECONDS, patience
 
 EXTENSION = BUILD / "stockade_guard.so"
 NO_FUNCTION = "no such function: stockade_guard"  # already when the statement is compiled
@@ -16,7 +16,7 @@ class Connection(sqlite3.Connection):
     """In autocommit until it says BEGIN; closes at the end of a `with`."""
 
     def __init__(self, file, **options):
-        super().__init__(str(file), isolation_level=None, timeout=patience(10), **options)
+        super().__init__(str(file), isolation_level=None, timeout=patience(HANG_SECONDS), **options)
 
     def __exit__(self, *_):
         self.close()
