@@ -18,7 +18,7 @@
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/sweep.h"
-#include "proxy/engine/write/cursors.h"
+#include "proxy/engine/command/cursors.h"
 #include "proxy/engine/write/plan.h"
 
 /* So many timers fire in a turn, since a million leases may end in one millisecond. The others do

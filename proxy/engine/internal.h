@@ -81,7 +81,7 @@ struct engine {
     size_t spares_count;
     size_t requests_open; /* started and not finished */
     struct replies replies;
-    struct cursors *cursors;  /* write/cursors.h */
+    struct cursors *cursors;  /* command/cursors.h */
     size_t reads_weight;      /* what the replies of the reads under way may take unasked */
     size_t looked;            /* what rights_look() has done in this turn: names times patterns */
     unsigned savepoints_left; /* so many transactions go with a savepoint: one failed lately */

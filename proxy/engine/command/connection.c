@@ -5,13 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proxy/engine/command/exec.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/identity.h"
 #include "proxy/engine/session/login.h"
 #include "proxy/engine/session/session.h"
-#include "proxy/engine/write/exec.h"
 #include "proxy/engine/write/plan.h"
 
 #define CLIENT_NAME_ERROR "Client names cannot contain spaces, newlines or special characters."

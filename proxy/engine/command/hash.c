@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "fence/base/glob.h"
+#include "proxy/engine/command/exec.h"
 #include "proxy/engine/command/handlers.h"
-#include "proxy/engine/write/exec.h"
 
 static bool field_fits(struct exec *exec, struct bytes field)
 {

@@ -2,8 +2,8 @@
 /* Commands on keys of any type. */
 #include "fence/base/glob.h"
 #include "proxy/engine/acl/acl.h"
+#include "proxy/engine/command/exec.h"
 #include "proxy/engine/command/handlers.h"
-#include "proxy/engine/write/exec.h"
 
 enum stk_error key_del(struct exec *exec)
 {

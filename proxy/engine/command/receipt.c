@@ -3,10 +3,10 @@
  * snapshot. So the answer "no, and it never will be" stays true: what was accepted before is in
  * that snapshot, and nothing is accepted under a token that is retired there. */
 #include "fence/base/mem.h"
+#include "proxy/engine/command/exec.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
-#include "proxy/engine/write/exec.h"
 
 struct asked {
     int64_t token, keep_ms;

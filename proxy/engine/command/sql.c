@@ -12,9 +12,9 @@
 #include "fence/base/mem.h"
 #include "fence/base/plain.h"
 #include "proxy/engine/acl/acl.h"
+#include "proxy/engine/command/exec.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/session/request.h"
-#include "proxy/engine/write/exec.h"
 #include "proxy/engine/write/plan.h"
 #include "store/sql_text.h"
 
@@ -48,7 +48,7 @@ void sql_prepare(struct request *request)
     if (sql_kind(statement_of(request->argv, request->argc)) != SQL_DEFINITION)
         return;
     if (request->stage == REQUEST_QUEUED) {
-        plan_refuse(request, STK_ERR, "DDL is no part of a transaction here: send it alone");
+        step_refuse(request, STK_ERR, "DDL is no part of a transaction here: send it alone");
     } else {
         request->plan.only_step.sql_right = SQL_MAY_DEFINE;
         request->plan.needs_savepoint = true;

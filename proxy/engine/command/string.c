@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "proxy/engine/command/exec.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/session/request.h"
-#include "proxy/engine/write/exec.h"
 #include "proxy/engine/write/plan.h"
 
 /* Replaces whatever the key holds; exec->resource is the key's. */
@@ -98,7 +98,7 @@ void string_set_prepare(struct request *request)
 {
     plan_make(request);
     if (request->verdict == STK_NOTOKEN && expires(request->argv, request->argc))
-        plan_refuse(request, STK_NOTOKEN, SET_EXPIRES_ERROR);
+        step_refuse(request, STK_NOTOKEN, SET_EXPIRES_ERROR);
 }
 
 /* With GET it tells what was there, wherever the word stands. */

@@ -18,7 +18,7 @@
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
-#include "proxy/engine/write/exec.h"
+#include "proxy/engine/command/exec.h"
 
 #define LEASES_COUNT_DEFAULT 100000
 #define VIEW_ROUNDS_MAX      3

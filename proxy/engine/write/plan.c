@@ -12,7 +12,6 @@
  * - A refused plan has changed nothing and leaves no receipt. */
 #include "proxy/engine/write/plan.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,41 +19,18 @@
 
 #include "fence/base/log.h"
 #include "fence/base/mem.h"
+#include "proxy/engine/command/exec.h"
 #include "proxy/engine/internal.h"
 #include "proxy/engine/session/arguments.h"
 #include "proxy/engine/session/facts.h"
 #include "proxy/engine/session/session.h"
-#include "proxy/engine/write/exec.h"
 #include "proxy/engine/write/lock_value.h"
-
-#define LOCK_KEY_REFUSED                                                                           \
-    "'%.*s' is a lock key, not a key for data, and its resource is '%.*s'; locks take SET key "    \
-    "value NX PX ms, GET, PTTL, TTL, EXISTS, DEL and the scripts of lock libraries, outside of "   \
-    "MULTI"
 
 /* A savepoint costs each transaction a tenth; going without costs the batch of one that fails a
  * lot. */
 #define SAVEPOINTS_AFTER_FAILURE 1000
 
 /* Made: from arguments to claims and steps, on the loop's thread. */
-
-bool plan_refuse(struct request *request, enum stk_error error, const char *format, ...)
-{
-    va_list args;
-
-    request->plan.refused = true;
-    request->verdict = error;
-    buf_clear(&request->reply);
-    va_start(args, format);
-    resp_verror(&request->reply, error, format, args);
-    va_end(args);
-    return false;
-}
-
-static bool is_name(struct bytes name)
-{
-    return name.len >= 1 && name.len <= RESOURCE_NAME_MAX;
-}
 
 /* The resources of a plan's claims, to find one among many. */
 struct claim_index {
@@ -124,7 +100,7 @@ static bool step_is_claimed(struct request *request, const struct step *step,
          i += (size_t)command->key_step)
         if (!is_own_claim(step, step->argv[i]) && !claims_have(index, step->argv[i])) {
             request->refused_name = step->argv[i];
-            return plan_refuse(request, STK_NOTOKEN, "no token was presented for key '%.*s'",
+            return step_refuse(request, STK_NOTOKEN, "no token was presented for key '%.*s'",
                                BYTES_CUT(step->argv[i], 64));
         }
     return true;
@@ -146,40 +122,7 @@ static bool all_claimed(struct request *request, const struct step *steps, size_
     return claimed;
 }
 
-/* A lock key is no key for data, and no resource: its resource is what the pattern's * stands for.
- */
-static bool is_no_lock(struct request *request, struct bytes name)
-{
-    const struct lock_patterns *patterns = &request->engine->lock_patterns;
-    struct bytes resource;
-
-    if (patterns->count == 0 || !lock_patterns_match(patterns, name, &resource))
-        return true;
-    return plan_refuse(request, STK_ERR, LOCK_KEY_REFUSED, BYTES_CUT(name, 64),
-                       BYTES_CUT(resource, 64));
-}
-
-/* Fill in the step of a command that begins at argv[at], and check the names of its keys. */
-static bool take_step(struct request *request, size_t at, const struct command *command,
-                      struct step *step)
-{
-    step->command = command;
-    step->argc = request->argc - at;
-    step->argv = request->argv + at;
-    if (step->command->key_first == 0)
-        return true;
-    for (size_t i = (size_t)step->command->key_first; i <= step_last_key(step);
-         i += (size_t)step->command->key_step) {
-        if (!is_name(step->argv[i]))
-            return plan_refuse(request, STK_ERR, "a key must be 1 to %d bytes long",
-                               RESOURCE_NAME_MAX);
-        if (!is_no_lock(request, step->argv[i]))
-            return false;
-    }
-    return true;
-}
-
-/* The same for a command within another: FENCED token SET key value. */
+/* Take the step of a command within another: FENCED token SET key value. */
 static bool take_inner_step(struct request *request, size_t at, struct step *step)
 {
     struct bytes name = request->argv[at];
@@ -187,7 +130,7 @@ static bool take_inner_step(struct request *request, size_t at, struct step *ste
     char hint[NEAREST_HINT_MAX];
 
     if (command == NULL)
-        return plan_refuse(request, STK_ERR, "%s: unknown command '%.*s' behind '%.*s'%s",
+        return step_refuse(request, STK_ERR, "%s: unknown command '%.*s' behind '%.*s'%s",
                            request->command->name, BYTES_CUT(name, 64),
                            BYTES_CUT(request->argv[at - 1], 64),
                            command_hint(&request->engine->index, name, hint));
@@ -196,7 +139,7 @@ static bool take_inner_step(struct request *request, size_t at, struct step *ste
         request->plan.refused = true;
         return false;
     }
-    return take_step(request, at, command, step);
+    return step_take(request, at, command, step);
 }
 
 /* [ID id] at argv[*at]; moves on behind it. */
@@ -209,7 +152,7 @@ static bool take_id(struct request *request, size_t *at)
     if (why == NULL)
         why = request_scope(request, *at + 1);
     if (why != NULL)
-        return plan_refuse(request, STK_ERR, "%s", why);
+        return step_refuse(request, STK_ERR, "%s", why);
     request->plan.id = request->argv[*at + 1];
     *at += 2;
     return true;
@@ -225,7 +168,7 @@ static bool take_token(struct request *request, struct bytes text, struct claim 
         request->plan.has_values = true;
         return true;
     }
-    return plan_refuse(request, STK_ERR, "a token is a number from 1 to %lld",
+    return step_refuse(request, STK_ERR, "a token is a number from 1 to %lld",
                        (long long)TOKEN_MAX);
 }
 
@@ -306,11 +249,11 @@ static bool make_fenced(struct request *request)
     if (!take_inner_step(request, at, step))
         return false;
     if (step->command->exec == NULL || step->command->key_first == 0)
-        return plan_refuse(request, STK_ERR, "FENCED takes a command on a key, not %s%s",
+        return step_refuse(request, STK_ERR, "FENCED takes a command on a key, not %s%s",
                            step->command->name,
                            step->command->flags & COMMAND_SQL ? ": use FENCEDALL" : "");
     if ((size_t)step->command->key_first + (size_t)step->command->key_step <= step_last_key(step))
-        return plan_refuse(
+        return step_refuse(
             request, STK_ERR,
             "%s takes one key here: a token belongs to one resource; FENCEDALL takes more",
             step->command->name);
@@ -330,11 +273,11 @@ static bool make_fenced_all(struct request *request)
     int64_t count;
 
     if (!bytes_to_int64(request->argv[1], &count) || count < 1 || count > PLAN_CLAIMS_MAX)
-        return plan_refuse(request, STK_ERR, "FENCEDALL takes 1 to %d resources and tokens",
+        return step_refuse(request, STK_ERR, "FENCEDALL takes 1 to %d resources and tokens",
                            PLAN_CLAIMS_MAX);
     size_t at = 2 + 2 * (size_t)count;
     if (at >= request->argc)
-        return plan_refuse(request, STK_ERR,
+        return step_refuse(request, STK_ERR,
                            "FENCEDALL %lld takes %lld resources with tokens, "
                            "then a command",
                            (long long)count, (long long)count);
@@ -342,21 +285,21 @@ static bool make_fenced_all(struct request *request)
     for (; plan->claims_count < (size_t)count; plan->claims_count++) {
         struct claim *claim = &plan->claims[plan->claims_count];
         *claim = (struct claim){.resource = request->argv[2 + 2 * plan->claims_count]};
-        if (!is_name(claim->resource))
-            return plan_refuse(request, STK_ERR, "a resource must be 1 to %d bytes long",
+        if (!step_is_name(claim->resource))
+            return step_refuse(request, STK_ERR, "a resource must be 1 to %d bytes long",
                                RESOURCE_NAME_MAX);
-        if (!is_no_lock(request, claim->resource) ||
+        if (!step_is_no_lock(request, claim->resource) ||
             !take_token(request, request->argv[3 + 2 * plan->claims_count], claim))
             return false;
     }
     if (!take_id(request, &at))
         return false;
     if (at >= request->argc)
-        return plan_refuse(request, STK_ERR, "FENCEDALL: the command is missing");
+        return step_refuse(request, STK_ERR, "FENCEDALL: the command is missing");
     if (!take_inner_step(request, at, step))
         return false;
     if (step->command->exec == NULL || step->command->order == ORDER_NOW) /* as PING */
-        return plan_refuse(request, STK_ERR, "FENCEDALL takes a data command or SQL, not %s",
+        return step_refuse(request, STK_ERR, "FENCEDALL takes a data command or SQL, not %s",
                            step->command->name);
     step->sql_right = SQL_MAY_WRITE;
     plan->needs_savepoint = step->command->flags & COMMAND_SQL;
@@ -369,13 +312,13 @@ static bool make_bare(struct request *request)
 {
     struct step *step = &request->plan.only_step;
 
-    if (!take_step(request, 0, request->command, step))
+    if (!step_take(request, 0, request->command, step))
         return false;
     step->unfenced = step->command->flags & COMMAND_WRITES;
     if (!step->unfenced || request->engine->options.unfenced_writes)
         return true;
     request->refused_name = step->argv[step->command->key_first];
-    return plan_refuse(request, STK_NOTOKEN, NULL);
+    return step_refuse(request, STK_NOTOKEN, NULL);
 }
 
 void plan_make(struct request *request)
@@ -616,36 +559,13 @@ static enum stk_error run_step(struct request *request, struct store_txn *txn,
                                const struct step *step)
 {
     enum stk_error error;
-    struct exec exec = {.txn = txn,
-                        .argc = step->argc,
-                        .argv = step->argv,
-                        .out = &request->reply,
-                        .at = request->reply.len,
-                        .replies = &request->engine->replies,
-                        .share = &request->share,
-                        .cursors = request->engine->cursors,
-                        .resp3 = request->resp3,
-                        .rights = request->rights,
-                        .sql_right = step->sql_right,
-                        .sql_limit_ms = request->plan.sql_limit_ms};
+    struct exec exec;
 
+    step_begin(step, request, txn, &exec);
     if (txn_failed(error = step->unfenced ? judge_unfenced(request, txn, step)
                                           : judge(request, txn, step, &exec.resource)))
         return error;
-    if (request->verdict != STK_OK)
-        return STK_OK;
-    if ((step->command->flags & COMMAND_VALUE) && !step->claims_key) {
-        struct bytes value;
-        bool found;
-        if (txn_failed(error = txn_string_of(txn, step->argv[1], &found, &value)))
-            return error;
-        if (found)
-            return exec_bulk(&exec, value);
-    }
-    if (step->command->key_first > 0 && !step->claims_key &&
-        txn_failed(error = txn_resource(txn, step->argv[step->command->key_first], &exec.resource)))
-        return error;
-    return step->command->exec(&exec);
+    return request->verdict == STK_OK ? step_run(step, &exec) : STK_OK;
 }
 
 /* Judge the claims of a step, in request->verdict. `first`: the resource of the first one. */

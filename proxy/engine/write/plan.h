@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan: what a data command asks of the store, alone, under tokens, or as a transaction. Claims
+/* A plan: what a write asks of the store, alone, under tokens, or as a transaction, and what a read
+ * under a token does (one without is command/read.c's, and no more than its step). Claims
  * (tokens for resources) are judged first; then the steps (data commands) run, all in one operation
  * of the store.
  *
- *   GET k                          no claim     one step
+ *   SET k v                        no claim     one step
  *   FENCED 3 SET k v               one claim    one step
  *   FENCEDALL 2 a 3 b 7 MSET ...   two claims   one step
  *   MULTI ... EXEC                 all claims   all steps, whole or not at all
@@ -13,9 +14,7 @@
 #ifndef STOCKADE_ENGINE_PLAN_H
 #define STOCKADE_ENGINE_PLAN_H
 
-#include "proxy/engine/command/command.h"
-#include "store/sql.h"
-#include "store/txn.h"
+#include "proxy/engine/command/step.h"
 
 struct request;
 struct session;
@@ -24,20 +23,6 @@ struct session;
 #define TRANSACTION_STEPS_MAX 4096
 #define TRANSACTION_BYTES_MAX (17 << 20) /* of arguments: as much as one request may have */
 #define RECEIPT_REPLY_MAX     (64 << 10) /* bytes */
-
-struct step {
-    const struct command *command;
-    size_t argc;
-    const struct bytes *argv;
-    const struct claim *claims; /* its own */
-    size_t claims_count;
-    bool claims_key; /* its only claim is for its only key */
-    bool unfenced;   /* writes without a token, as far as no token is held */
-    enum sql_right sql_right;
-};
-
-/* Its keys are at key_first, and on by key_step up to this. */
-size_t step_last_key(const struct step *step);
 
 struct plan {
     struct claim *claims;
@@ -61,9 +46,6 @@ struct plan {
  * FENCEDALL or SQL. Where that cannot be, the plan is refused and the error is in request->reply.
  */
 command_start plan_make;
-/* Refuse the plan; `format` NULL: with the error's usual text. Return false. */
-bool plan_refuse(struct request *request, enum stk_error error, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 /* Make the plan of a transaction over those of the queued requests, whose arguments it borrows. */
 void plan_join(struct request *request, struct request *const *queued, size_t count);
 /* Counts, and writes to the log, that the token rule refused the plan; nothing where it did not. */

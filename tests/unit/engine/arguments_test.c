@@ -59,6 +59,7 @@ static const char *const wrong[][2] = {
     {"RECEIPT k 0 i", "-ERR"},
     {"RECEIPT k 1 ''", "-ERR"},
     {"SET '' v", "-ERR a key must be 1 to 512 bytes long\r\n"},
+    {"GET ''", "-ERR a key must be 1 to 512 bytes long\r\n"},
     {"ACQUIRE k 1000 SOON",
      "-ERR syntax error: ACQUIRE takes [WAIT ms] [QUEUE] [OWNER owner] [ID id] [EPHEMERAL]\r\n"},
     {"ACQUIRE k 1000 EPHEMERAL OWNER", "-ERR syntax error: ACQUIRE takes [WAIT ms]"},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* HSCAN, and SCAN beside it: pages of the size that was asked for, whatever the names; cursors that
  * every client can hold; and what is there all the time is returned, whatever goes meanwhile. */
-#include "proxy/engine/write/cursors.h"
-#include "proxy/engine/write/exec.h"
+#include "proxy/engine/command/cursors.h"
+#include "proxy/engine/command/exec.h"
 #include "tests/unit/engine/says.h"
 
 enum { FIELDS = 300, COUNT = 7 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A ring of fields by their hashes; the oldest one is replaced. */
-#include "proxy/engine/write/cursors.h"
+#include "proxy/engine/command/cursors.h"
 
 #include <pthread.h>
 #include <stdlib.h>

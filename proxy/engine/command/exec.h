@@ -5,7 +5,7 @@
 #define STOCKADE_ENGINE_EXEC_H
 
 #include "proxy/engine/command/command.h"
-#include "proxy/engine/write/cursors.h"
+#include "proxy/engine/command/cursors.h"
 #include "proxy/resp/resp.h"
 #include "store/sql.h"
 #include "store/txn.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the data commands share. Where Redis has an error, its text is used: clients and people know
  * it. */
-#include "proxy/engine/write/exec.h"
+#include "proxy/engine/command/exec.h"
 
 #include <errno.h>
 #include <math.h>
