@@ -221,8 +221,8 @@ def of_scripts():
 
 def is_refused(reply):
     """By a bound, and not because ten milliseconds were over on the way."""
-    return (isinstance(reply, ReplyError) and reply.code == "ERR" and reply.text != "ERR" and
-            "ran out" not in reply.text)
+    return (isinstance(reply, ReplyError) and reply.code == "ERR" and
+            reply.text not in ("ERR", "ERR ERROR") and "ran out" not in reply.text)
 
 
 def outside(client, table):

@@ -249,10 +249,10 @@ def test_the_uri_says_how_long_an_answer_may_take(rig, database):
     relay = rig.relay(("127.0.0.1", database.server.port))
     patient = rig.daemon(store=database.uri_with(timeout_ms=patience(60000)))
     token = patient.client().token("sku:1")
-    hasty = rig.daemon(store=f"{database.uri_at(relay.address)}?timeout_ms=2000&sslmode=disable")
+    hasty = rig.daemon(store=f"{database.uri_at(relay.address)}?timeout_ms=6000&sslmode=disable")
     await_grant(hasty)
     relay.hold("down")
-    wait_until(lambda: "has not answered for 2000 ms" in str(hasty.client().ask("GET", "sku:1")),
+    wait_until(lambda: "has not answered for 6000 ms" in str(hasty.client().ask("GET", "sku:1")),
                "it has given up, and says so")
     relay.let("down")
     patient.client().fenced(token, "SET", "sku:1", "1")

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness.limits import HANG_SECONDS, Stopwatch, Wait, patience, wait_until, within
+from harness.limits import HANG_SECONDS, LONG_TTL_MS, Stopwatch, Wait, patience, wait_until, within
 from harness.postgres import Postgres, ask
 from harness.resp import ReplyError, to_bytes
 from test_sql import under
@@ -152,21 +152,28 @@ def await_flag(database, resource):
 
 def test_a_release_at_another_daemon_wakes_a_waiter_at_once(rig, database, uri):
     holder, waiter = rig.daemon(store=uri), rig.daemon(store=uri)
-    here, there, looker = holder.client(), waiter.client(), waiter.client()
-    took = []
-    for number in range(20):
-        resource = f"r{number}"
+    here, there = holder.client(), waiter.client()
+
+    def hand_over(resource, to):
         token = here.token(resource)
-        there.send("ACQUIRE", resource, 60000, "WAIT", 30000)
-        await_flag(database, resource)
+        to.send("ACQUIRE", resource, LONG_TTL_MS, "WAIT", LONG_TTL_MS)
+        if to is there:
+            await_flag(database, resource)
+        else:
+            looker.await_waiters(resource, 1)
         with Stopwatch() as watch:
             here.send("RELEASE", resource, token)
-            assert there.read()[0] > token
+            assert to.read()[0] > token
         assert here.read() == 0
-        took.append(float(watch.seconds))
-    # The quicker ones, since the machine may be busy with something else.
-    assert sorted(took)[len(took) // 4] < patience(0.05), took
-    assert looker.lease("r0")["state"] == "held"
+        return float(watch.seconds)
+
+    looker, beside = holder.client(), holder.client()
+    took = sorted((hand_over(f"r{number}", there), hand_over(f"b{number}", beside))
+                  for number in range(20))
+    # The quicker ones, and beside those at one daemon: the machine may be busy with something else.
+    elsewhere, at_one = (sorted(each)[len(took) // 4] for each in zip(*took))
+    assert elsewhere < patience(0.05) + 2 * at_one, took
+    assert waiter.client().lease("r0")["state"] == "held"
 
 
 def test_hand_overs_are_prompt_again_after_each_connection_of_both_daemons_has_ended(
