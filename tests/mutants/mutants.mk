@@ -7,7 +7,7 @@ mutants: ## plant defects, see them found: make mutants [ONLY=fence.toml] [SAMPL
 	@/usr/bin/python3 tests/mutants/run $(if $(ONLY),--only '$(ONLY)') \
 	    $(if $(SAMPLE),--sample $(SAMPLE)) $(if $(SEED),--seed $(SEED))
 
-mutants-random: ## random defects on lines that tests reach: [N=100] [SEED=n] [ONLY=store/]
+mutants-random: ## random defects on lines that tests reach: [N=100] [SEED=n] [FROM=n] [LIST=1]
 	@tools/setup --all
 	@/usr/bin/python3 tests/mutants/random $(if $(N),--count $(N)) $(if $(SEED),--seed $(SEED)) \
-	    $(if $(ONLY),--only '$(ONLY)')
+	    $(if $(ONLY),--only '$(ONLY)') $(if $(FROM),--from $(FROM)) $(if $(LIST),--list)

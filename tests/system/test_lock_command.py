@@ -211,6 +211,15 @@ def test_a_stopped_daemon_ends_the_program_before_the_ttl_is_over(rig, tool, stu
     assert not tool.processes()
 
 
+def test_why_a_lease_could_not_be_renewed_is_told(rig, tool):
+    daemon = rig.daemon()
+    running = begin(tool, daemon, "r", "touch ready; exec sleep 100", "--ttl", "2s")
+    daemon.kill()
+    status, errors = end(running)
+    assert status == LOST
+    assert "the lease on r could not be renewed: the daemon cannot be reached; ending" in errors
+
+
 def test_a_dead_daemon_that_comes_back_in_time_is_not_noticed_by_the_program(rig, redis, tool):
     port = free_port()
     daemon = rig.daemon(lease=redis.uri, listen=(f"127.0.0.1:{port}",))
@@ -425,3 +434,16 @@ def test_ctrl_z_stops_both_and_fg_goes_on_only_with_the_lease(tool, terminal, lo
     await_file(status, str(LOST if taken else 5))
     os.close(opened)
     assert done.exists() != taken, "it went on only where nobody had taken its lease"
+
+
+def test_fg_waits_no_longer_than_3_s_for_a_silent_daemon(rig, tool, terminal):
+    daemon = rig.daemon()
+    ready, status = tool.folder / "ready", tool.folder / "status"
+    at_terminal(terminal, daemon, "r", f"touch {ready}; exec sleep 100")
+    await_file(ready)
+    terminal.type("\x1a")
+    wait_until(lambda: len(stopped_ones(tool)) >= 2, "both are stopped")
+    status.unlink(missing_ok=True)  # of the stop
+    with daemon.frozen(), within(patience(4.5)):  # other calls wait for 5 s
+        terminal.type(f"fg; echo $? >{status}\n")
+        await_file(status, str(LOST))

@@ -243,8 +243,13 @@ def random_mutants(tree, *options):
     return done.returncode, done.stdout
 
 
+def drawn(output):
+    """[(number, file:line kind)] of those that were judged, in their order."""
+    return re.findall(r"^(?:caught|SURVIVED) .* s  (\d+): (\S+ \w+)", output, re.M)
+
+
 def tried(output):
-    return re.findall(r"^(?:caught|SURVIVED) .* s  (\S+ \w+)", output, re.M)
+    return [what for _, what in drawn(output)]
 
 
 @pytest.fixture(scope="module")
@@ -281,6 +286,20 @@ def test_random_defects_are_put_into_lines_that_tests_reach_and_what_survives_is
     assert EQUIVALENT.replace("it does nothing", "WHY") in report
     for root in (tree, tree / "build/mutants-random/copies/1"):
         assert (root / SUM_C).read_text() == REACHED
+
+
+def test_draws_are_listed_and_a_run_goes_on_where_another_was_stopped(reached):
+    tree, (_, output) = reached
+    status, listed = random_mutants(tree, "--list")
+    shown = re.findall(r"^(\d+): (\S+ \w+)$", listed, re.M)
+    assert status == 0 and [int(number) for number, _ in shown] == [*range(1, len(shown) + 1)]
+    assert "-    idle();\n+    ;\n" in listed and not drawn(listed)
+    judged = drawn(output)
+    assert set(judged) <= set(shown) and len(judged) == 5
+    third = judged[2][0]
+    assert drawn(random_mutants(tree, "--from", third)[1]) == judged[2:]
+    assert drawn(random_mutants(tree, "--from", third, "--count", "1")[1]) == judged[2:3]
+    assert random_mutants(tree, "--from", third, "--list", "--count", "1")[1].count("@@") == 2
 
 
 def test_a_seed_draws_the_same_again_where_lines_have_moved_but_for_what_is_equivalent(

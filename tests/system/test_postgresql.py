@@ -10,7 +10,7 @@ import time
 import pytest
 
 from harness.limits import HANG_SECONDS, Wait, patience, wait_until, within
-from harness.postgres import Postgres, ask
+from harness.postgres import PROBES, Postgres, ask
 from harness.relay import Relay
 from harness.replicated import Replicated
 from harness.resp import ReplyError
@@ -110,6 +110,24 @@ def test_an_operation_behind_one_that_waits_waits_too(rig, database, uri):
         ask(user, "COMMIT")
         assert pipeline.read() == "OK" and pipeline.read() == "OK"
     assert client("GET", "a") == b"2" and client("GET", "b") == b"1"
+
+
+def test_what_misses_a_value_comes_behind_what_waits_when_it_has_it(rig, database, uri):
+    """It runs once to say what it needs, and again when that is there: both times an operation
+    before it waits for a locked row, and has the free one."""
+    daemon = rig.daemon("--unfenced-writes", "allow", store=uri)
+    waits, misses = daemon.client(), daemon.client()
+    waits("MSET", "locked", 0, "free", 0, "large", "x" * 10000)
+    with transaction(database, "SELECT FROM stockade.resource WHERE name = 'locked' FOR UPDATE"):
+        waits.multi(("INCRBY", "free", 1), ("INCRBY", "locked", 1))
+        waits.send("EXEC")
+        wait_until(lambda: database.sql(PROBES), "it waits")
+        misses.multi(("STRLEN", "large"), ("APPEND", "large", "y"), ("INCRBY", "free", 10))
+        misses.send("EXEC")
+        with pytest.raises(TimeoutError):
+            misses.read(timeout=0.3)
+    assert waits.read() == [1, 1]
+    assert misses.read() == [10000, 10001, 11]
 
 
 def test_a_user_who_locks_in_another_order_deadlocks_with_nobody(rig, database, uri):
@@ -292,7 +310,9 @@ def test_the_outcome_of_a_commit_is_found_out(rig, database, how):
         relay.let("up")
         assert client.read(timeout=patience(HANG_SECONDS)) == left
     assert client("GET", "stock") == b"5"
-    assert "the outcome of a commit is unknown" in daemon.log()
+    said = "there" if how == "the reply is lost" else "not there, and is done again"
+    assert daemon.log().count("the outcome of a commit is unknown") == 5
+    assert daemon.log().count(f": that commit is {said}\n") == 5
 
 
 READY = b"Z\0\0\0\5I"

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from harness.limits import HANG_SECONDS, LONG_TTL_MS, Stopwatch, Wait, patience, wait_until, within
-from harness.postgres import Postgres, ask
+from harness.postgres import PROBES, Postgres, ask
 from harness.resp import ReplyError, to_bytes
 from test_sql import under
 
@@ -23,6 +23,7 @@ MARKS_KEPT = 256
 HOUR_MS = 3600 * 1000
 DAY_MS = 24 * HOUR_MS
 GRACE_SECONDS = 1.0  # that a lease is held beyond its TTL, as a small jump is not seen
+MOMENT_SECONDS = 1.6  # so long a row may be locked before its holder is ended, and a little less
 HAND_OVER_SECONDS = 0.4  # of one that was told, well under the second of a poll
 
 
@@ -298,6 +299,27 @@ def test_a_daemon_that_stands_still_holds_others_up_for_3_s(rig, database, uri,
     assert "a daemon stands still in mid-batch, and holds up others; ended" in daemon.log()
 
 
+def test_a_daemon_that_was_slow_for_a_moment_is_not_ended(rig, database, uri):
+    """It is looked at several times meanwhile, and each time it stands where it stood."""
+    daemon = rig.daemon(store=uri)
+    other, wait = daemon.client(), Wait()
+    other.token("other")
+    while True:
+        ended = daemon.metric("store_backends_ended_total")
+        with Stopwatch() as watch:
+            with stopped(rig, database, "in mid-batch") as token:
+                watch.begun = time.monotonic()
+                other.send("FENCED", token, "SET", "r", "2")
+                wait_until(lambda: database.sql(PROBES), "it is looked at")
+                time.sleep(1)  # the time itself is what is tested
+            assert other.read(timeout=patience(HANG_SECONDS)) == "OK"
+        if watch.seconds < MOMENT_SECONDS:
+            break
+        wait.check("the machine lets it be slow for no longer than that")
+        other("RELEASE", "r", token)
+    assert daemon.metric("store_backends_ended_total") == ended
+
+
 def test_who_has_had_a_row_locked_for_long_is_named(rig, database, uri):
     daemon = rig.daemon(store=uri)
     client = daemon.client()
@@ -379,6 +401,19 @@ def test_the_age_of_the_oldest_snapshot_is_told(rig, database, uri):
         wait_until(lambda: daemon.metric("store_oldest_snapshot_seconds") >= 8, "it is told")
     wait_until(lambda: daemon.metric("store_oldest_snapshot_seconds") < 8, "it has gone")
     assert daemon.metric("store_barrier_seconds_count") > 0
+
+
+def test_the_watch_waits_for_no_standby(rig):
+    """What it writes nobody is told of; and who waits for a standby with a NOTIFY in hand keeps all
+    others of the database waiting."""
+    own = Postgres(rig)
+    database = own.database()
+    rig.daemon(store=database.uri)
+    noted = "SELECT noted_ms FROM stockade.meta"
+    own.set(synchronous_standby_names="nobody")
+    before = database.sql(noted)
+    wait_until(lambda: database.sql(noted) != before, "the time is noted while a commit would wait")
+    own.set(synchronous_standby_names="")
 
 
 # Marks.

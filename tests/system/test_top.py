@@ -124,6 +124,57 @@ def test_it_scrolls_and_fits_the_terminal_when_that_changes(top, local, key):
     terminal.await_text("RESOURCE", "WAITERS", "of 100")
 
 
+# Names a, b, c, which were granted three times, once and twice, and have time left accordingly.
+ORDERS = {"w": ("waiters", "abc"), "r": ("resource", "abc"), "o": ("owner", "cab"),
+          "t": ("token", "acb"), "l": ("left", "bca")}
+
+
+def test_each_key_sorts_and_again_turns_that_round(top, local, key):
+    client = local.client()
+    for name, grants, owner in ("b", 1, "zoe"), ("c", 2, "ann"), ("a", 3, "ben"):
+        for n in range(grants):
+            token = client.token(f"{key}-{name}", 600000 + 1000 * grants, "OWNER", owner)
+            if n + 1 < grants:
+                client("RELEASE", f"{key}-{name}", token)
+    terminal = top(local.uri, key + "*", "--sort", "owner")
+
+    def await_order(name, order, turned):
+        def is_so(lines):
+            return (f" by {name}" in lines[3] and ("turned round" in lines[3]) == turned and
+                    [name[-1] for name in rows(lines)] == list(order))
+        terminal.await_lines(is_so, (name, order))
+
+    await_order(*ORDERS["o"], False)
+    for pressed in "wrtlo":
+        name, order = ORDERS[pressed]
+        for turned in (False, True, False):
+            terminal.press(pressed)
+            await_order(name, order[::-1] if turned else order, turned)
+
+
+# From the first of 100 on 18 lines: a key, and which one is the first then.
+SCROLLED = [(" ", 19), ("\x1b[B", 20), ("\x1b[5~", 2), ("\x1b[A", 1), ("\x1b[A", 1), ("\x1b[5~", 1),
+            ("\x1b[6~", 19), ("\x1b[4~", 83), ("\x1b[B", 83), (" ", 83), ("\x1b[5~", 65),
+            ("\x1b[1~", 1), ("x", 1)]
+
+
+def test_each_key_scrolls_as_far_as_it_says_and_not_beyond_the_ends(top, local, key):
+    client = local.client()
+    client.pipeline([("ACQUIRE", f"{key}/{n:03}", 60000) for n in range(100)])
+    terminal = top(local.uri, key + "/*", "--sort", "resource")
+    terminal.await_text("1 to 18 of 100", "/017")
+    for pressed, first in SCROLLED:
+        terminal.press(pressed)
+        lines = terminal.await_text(f"{first} to {first + 17} of 100", f"/{first + 16:03}")
+        assert len(rows(lines)) == 18 and min(rows(lines)).endswith(f"/{first - 1:03}")
+    terminal.press("/")
+    terminal.await_text("filter: _", "Esc: no filter")
+    terminal.press("9" * 200)
+    assert terminal.await_text("0 to 0 of 0")
+    terminal.press("\x1b")
+    terminal.await_text("1 to 18 of 100")
+
+
 def test_names_cannot_draw_on_the_screen(top, local, key):
     client = local.client()
     client.token(f"{key}\x1b[2J\x1b[31mred\r\n", 60000, "OWNER", "\u202edrow\x07")

@@ -9,7 +9,7 @@ PROOF_SOURCES += $(BENCH_LOAD_SOURCES) $(BENCH_SQLITE_SOURCES) $(BENCH_RELAY_SOU
 .PHONY: bench bench-growth bench-guard bench-page bench-quick bench-programs
 
 bench-programs: $(BUILD)/bench-load $(BUILD)/bench-sqlite $(BUILD)/bench-relay
-tests: bench-programs
+helpers: bench-programs
 
 $(BUILD)/bench-load: $(call objects,$(BENCH_LOAD_SOURCES)) $(BUILD)/tools.a $(BUILD)/client.a \
     $(BUILD)/daemon.a

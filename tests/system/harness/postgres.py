@@ -55,6 +55,9 @@ host all +password 127.0.0.1/32 scram-sha-256
 host all all 127.0.0.1/32 trust
 host replication all 127.0.0.1/32 trust
 """
+# The connection that finds out who has a row locked, where one is there.
+PROBES = ("SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+          " AND application_name = 'stockade probe'")
 # What a COMMIT of ours waits for, whatever synchronous_commit is: a standby's disk, or more.
 WAITS_FOR = {"off": "on", "local": "on", "remote_write": "on", "on": "on",
              "remote_apply": "remote_apply"}
