@@ -19,7 +19,8 @@
  * would be done one by one: that is refused, too. */
 static void note_refused_command(struct session *session, const struct command *command)
 {
-    session->exec_refused = true;
+    if (session->transaction == TRANSACTION_QUEUES)
+        session->transaction = TRANSACTION_REFUSED;
     if (command->flags & COMMAND_BEGINS)
         session->refused = session->refused != NULL ? session->refused : command;
 }

@@ -91,7 +91,7 @@ static void done(struct engine_job *job)
     engine->logins--;
     free(login);
     if (request->session != NULL)
-        request->session->logging_in = false;
+        request->session->login = NULL;
     if (request->session == NULL)
         request_finish(request); /* nobody waits for the answer */
     else if (right)
@@ -118,7 +118,7 @@ static void start_trial(struct request *request, const struct acl_user *user, st
                             .trial = acl_trial_new(engine->acl, user, password),
                             .on_success = on_success};
     engine->logins++;
-    request->session->logging_in = true;
+    request->session->login = request;
     run_aside(engine, &login->job);
 }
 

@@ -136,8 +136,8 @@ void session_make_room(struct session *session)
 /* A command was done whose event did not get into the audit: end without a reply. */
 static void cut_off(struct session *session)
 {
-    session->untold = true;
-    session_kill(session);
+    session->life = SESSION_CUT_OFF;
+    session_mark_changed(session);
 }
 
 static void take_finished(struct session *session);
@@ -157,7 +157,7 @@ static void on_audited(struct audit_wait *wait, bool on_disk)
 /* Must nothing be sent now, for the audit's sake? */
 static bool is_unaudited(const struct session *session)
 {
-    return session->untold || !list_empty(&session->unaudited.link);
+    return session->life == SESSION_CUT_OFF || !list_empty(&session->unaudited.link);
 }
 
 /* Input: bytes become requests. */
@@ -221,7 +221,7 @@ static size_t advance(struct session *session, const char *data, size_t len)
         if (session->next != NULL) {
             if (!admission_start_next(session))
                 return at;
-        } else if (at == len || session->logging_in) {
+        } else if (at == len || session->login != NULL) {
             return at;
         } else {
             at += parse(session, data + at, len - at);
@@ -409,6 +409,6 @@ bool session_ended(const struct session *session)
 {
     bool no_more = session->life != SESSION_OPEN ||
                    (session->input_ended && session->next == NULL && session->in.len == 0);
-    return session->life == SESSION_KILLED || (no_more && list_empty(&session->pending) &&
+    return session->life >= SESSION_KILLED || (no_more && list_empty(&session->pending) &&
                                                session->out.len == 0 && !is_unaudited(session));
 }

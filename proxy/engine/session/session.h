@@ -34,14 +34,22 @@ struct behind {
 /* How long a session lasts. It only ever goes on to the next of these. */
 enum session_life {
     SESSION_OPEN,
-    SESSION_ENDING, /* it takes no more commands, and closes once all is replied and sent */
-    SESSION_KILLED, /* it is to be closed now */
+    SESSION_ENDING,  /* it takes no more commands, and closes once all is replied and sent */
+    SESSION_KILLED,  /* it is to be closed now */
+    SESSION_CUT_OFF, /* so, and nothing is sent any more: an event did not get into the audit */
 };
 
 enum session_seat {
     SEAT_NONE,     /* it does not count: it has to log in */
     SEAT_COUNTED,  /* it counts as one of its account's connections */
     SEAT_TOO_MANY, /* it is one too many of them: it gets BUSY */
+};
+
+/* Where it is between MULTI and EXEC. */
+enum session_transaction {
+    TRANSACTION_NONE,
+    TRANSACTION_QUEUES,  /* `multi` has what has come so far */
+    TRANSACTION_REFUSED, /* so, but a command could not be queued: EXEC will be refused */
 };
 
 struct session {
@@ -57,7 +65,7 @@ struct session {
     struct account *account;       /* its user's */
     enum session_seat seat;        /* among its account's connections */
     bool logged_in;                /* by a password, or a certificate that names a user */
-    bool logging_in;               /* its password is being checked: nothing is parsed meanwhile */
+    struct request *login; /* its password is being checked, and nothing is parsed; or NULL */
     int64_t opened_ms, active_ms;
     const char *last_command; /* its name, or with its subcommand: "client|list"; NULL: none yet */
     bool trusted, resp3;
@@ -84,17 +92,16 @@ struct session {
     size_t strange_bytes;    /* what it counts for there */
     size_t host_bytes;       /* what the host holds for it: session_set_host_bytes */
     struct audit_wait unaudited; /* nothing is sent before its ticket is on disk */
-    bool untold;   /* its event did not get into the audit, so nothing is sent any more */
-    size_t unsent; /* bytes taken from `out` that have not left the host yet */
-    size_t share;  /* its part of the room for replies: `out` and unsent, where these are large */
-    size_t bytes;  /* what it counts for in its account: requests, queued ones, that share */
+    size_t unsent;               /* bytes taken from `out` that have not left the host yet */
+    size_t share; /* its part of the room for replies: `out` and unsent, where these are large */
+    size_t bytes; /* what it counts for in its account: requests, queued ones, that share */
 
     void (*on_finished)(struct request *request); /* of each that was started */
-    struct multi *multi;                          /* between MULTI and EXEC; or NULL */
-    size_t queued_bytes;                          /* of the arguments queued there */
+    enum session_transaction transaction;
+    struct multi *multi; /* between MULTI and EXEC; or NULL */
+    size_t queued_bytes; /* of the arguments queued there */
     /* Called for a command that arrives for the transaction. False: call again in the next turn. */
     bool (*on_queued)(struct request *request);
-    bool exec_refused;             /* a command could not be queued, so EXEC will be refused */
     const struct command *refused; /* a MULTI, or a login, that was refused as BUSY: the commands
                                       behind it belong to it, and are refused, too; or NULL */
     struct subscriber *subscriber; /* pubsub.c; NULL: it listens to nothing */
@@ -134,7 +141,8 @@ static inline void session_end(struct session *session)
 /* Close now, even if not all has been sent. */
 static inline void session_kill(struct session *session)
 {
-    session->life = SESSION_KILLED;
+    if (session->life < SESSION_KILLED)
+        session->life = SESSION_KILLED;
     session_mark_changed(session);
 }
 

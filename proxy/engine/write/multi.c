@@ -37,6 +37,7 @@ void multi_drop(struct session *session)
         return;
     multi_free(session->multi);
     session->multi = NULL;
+    session->transaction = TRANSACTION_NONE;
     session_count_queued(session, 0);
 }
 
@@ -97,7 +98,7 @@ static bool queue(struct request *request)
     session_count_queued(session, before + request->size);
     if (!session_admits(session, request) || request->plan.refused) {
         session_count_queued(session, before);
-        session->exec_refused = true;
+        session->transaction = TRANSACTION_REFUSED;
         plan_note_refusal(request);
         session_answer(session, buf_bytes(&request->reply));
         request_free(request);
@@ -120,13 +121,13 @@ void multi_begin(struct request *request)
     struct session *session = request->session;
 
     if (session->multi != NULL) { /* what follows must not join what was queued before */
-        session->exec_refused = true;
+        session->transaction = TRANSACTION_REFUSED;
         request_fail(request, STK_ERR, "MULTI calls can not be nested");
         return;
     }
     session->multi = mem_zalloc(sizeof *session->multi);
     session->on_queued = queue;
-    session->exec_refused = false;
+    session->transaction = TRANSACTION_QUEUES;
     session->refused = NULL;
     resp_simple(&request->reply, "OK");
     request_finish(request);
@@ -167,9 +168,11 @@ void multi_exec(struct request *request)
     session->refused = NULL;
     request->state = multi; /* whose arguments the plan borrows */
     request->free_state = multi_free;
+    bool is_refused = session->transaction == TRANSACTION_REFUSED;
     session->multi = NULL;
+    session->transaction = TRANSACTION_NONE;
     session_hand_over_queued(session, request);
-    if (session->exec_refused) {
+    if (is_refused) {
         request_fail(request, STK_EXECABORT, NULL);
         return;
     }
