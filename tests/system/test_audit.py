@@ -529,6 +529,16 @@ def test_a_torn_line_is_told_and_the_chain_goes_on(rig, tool):
     assert audit.verify().returncode == 1, "nor can the torn bytes be changed"
 
 
+@pytest.mark.parametrize("store, said", [
+    ("postgresql://nobody@127.0.0.1:1/none", "connection to server"),
+    ("sqlite:/nowhere/stockade.db", "/nowhere/stockade.db")])
+def test_verify_says_why_a_store_tells_it_no_heads(tool, tmp_path, store, said):
+    (tmp_path / "audit").write_text("")
+    done = tool.run("audit", "verify", tmp_path / "audit", "--store", store)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith("stockade audit verify: ") and said in done.stderr
+
+
 def test_a_last_line_without_its_end_is_a_line_for_verify_and_for_the_next_start(rig, tool):
     audit = Audit(rig, tool)
     audit.daemon.client().token("r", 60000)

@@ -210,6 +210,17 @@ def test_an_idle_daemon_reports_a_loss_by_itself(store):
     wait_until(lambda: "is broken" in store.log(), "the loss is reported")
 
 
+def test_the_tool_lists_what_is_wrong_with_a_guard(store, tool):
+    words = ["-u", store.daemon.uri, "guard", "list"]
+    rows = tool.output(*words).splitlines()
+    assert [row.split() for row in rows] == [["TABLE", "COLUMN", "PREFIX", "STATE"],
+                                             ["stock", "sku", "sku:", "ok"]]
+    store.foreign("DROP TRIGGER stockade_guard_delete_stock")
+    *_, row, problem = tool.output(*words).splitlines()
+    assert row.split() == ["stock", "sku", "sku:", "broken"]
+    assert problem.startswith("stock: ") and "stockade_guard_delete_stock" in problem
+
+
 def test_writes_to_other_tables_go_on_while_a_guard_is_broken(store):
     store.foreign("CREATE TABLE notes(x); DROP TRIGGER stockade_guard_delete_stock")
     token = store.client.token("note", 60000)
