@@ -142,8 +142,7 @@ static enum stk_error fence_put(struct store_txn *base, const struct resource *r
         (fence->token != old.token || fence->state != FENCE_LIVE))
         set_retire(&txn->set, resource->id, old.token);
     int64_t receipts_gone = now->lease.receipts_gone, change = now->lease.change;
-    now->resource.fence.token = fence->token;
-    now->resource.fence.state = fence->state;
+    now->resource.fence = *fence; /* whole; the floor is given anew at each reading */
     now->lease = *lease;
     now->lease.owner = set_copy(&txn->set, lease->owner);
     now->lease.changed_ms = txn->now_ms;

@@ -480,8 +480,8 @@ static void renew_next(struct basket *basket)
 {
     const struct basket_item *item = &basket->items[basket->renewed];
 
-    struct renewal *renewal =
-        renewal_new(basket->request->engine, item->resource, item->token, basket->ttl_ms);
+    struct renewal *renewal = renewal_new(
+        basket->request->engine, (struct hold){item->resource, item->token}, basket->ttl_ms);
 
     renewal->session = &basket->request->session;
     renewal->on_end = on_renewed;
@@ -630,8 +630,7 @@ static void give_back_last(struct basket *basket)
     }
     basket->release = (struct release){.engine = basket->request->engine,
                                        .kind = RELEASE_HOLD,
-                                       .resource = item->resource,
-                                       .token = item->token,
+                                       .hold = {item->resource, item->token},
                                        .on_end = on_given_back};
     release_start(&basket->release);
 }

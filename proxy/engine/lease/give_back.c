@@ -30,7 +30,7 @@ static void on_given_back(struct release *release)
                                          .resource = acquire->resource,
                                          .owner = scope_name(acquire->grant.owner),
                                          .user = bytes_of(account_name(acquire->account)),
-                                         .token = release->token,
+                                         .token = release->hold.token,
                                          .ttl_ms = acquire->ttl_ms,
                                          .holder = acquire->session,
                                      });
@@ -52,8 +52,7 @@ void acquire_give_back(struct acquire *acquire, void (*on_end)(struct acquire *a
     *release =
         (struct release){.engine = acquire->engine,
                          .kind = RELEASE_HOLD,
-                         .resource = acquire->resource,
-                         .token = acquire->call.answer_token,
+                         .hold = {acquire->resource, acquire->call.answer_token},
                          .opening = acquire->opening,
                          .connection = acquire_row_connection(acquire),
                          .own_only = has_repeats,
@@ -67,8 +66,7 @@ void acquire_give_back(struct acquire *acquire, void (*on_end)(struct acquire *a
         return;
     }
     if (acquire->options.ephemeral && acquire->session == NULL) /* it ends with that connection */
-        release_ephemeral(acquire->engine, release->resource, release->token,
-                          (uint64_t)acquire->connection);
+        release_ephemeral(acquire->engine, release->hold, (uint64_t)acquire->connection);
     on_given_back(release);
 }
 

@@ -359,12 +359,12 @@ void held_presented(struct engine *engine, struct bytes resource, int64_t token)
 void held_released(const struct release *release)
 {
     struct engine *engine = release->engine;
-    struct held *held = find(engine, release->resource);
+    struct held *held = find(engine, release->hold.resource);
     enum fact_kind kind = release->kind == RELEASE_REVOKE ? FACT_REVOKED : FACT_RELEASED;
     bool is_known = held != NULL && held->token == release->retired_token;
     struct fact fact = is_known ? about(held, kind)
                                 : (struct fact){.kind = kind,
-                                                .resource = release->resource,
+                                                .resource = release->hold.resource,
                                                 .token = release->retired_token};
 
     fact.by = release->by;
@@ -377,7 +377,7 @@ void held_released(const struct release *release)
 }
 
 void held_forget_session(struct session *session,
-                         void (*each)(struct session *, struct bytes resource, int64_t token))
+                         void (*each)(struct session *session, struct hold hold))
 {
     struct list *link;
 
@@ -386,7 +386,7 @@ void held_forget_session(struct session *session,
         held->holder = NULL;
         session->engine->leases_changes++;
         if (held->ephemeral)
-            each(session, name_of(held), held->token);
+            each(session, (struct hold){name_of(held), held->token});
     }
 }
 

@@ -160,6 +160,13 @@ void elsewhere_await_turn(struct engine *engine, struct bytes resource, struct w
 /* The store's news that a resource is free, see store_listen. `context` is the engine. */
 void elsewhere_on_freed(void *context, struct bytes resource);
 
+/* A holder's part in a lease: what a release ends, a renewal keeps and held.c watches. What tells
+ * one holder from another belongs here, so that none of them acts on the wrong one. */
+struct hold {
+    struct bytes resource;
+    int64_t token;
+};
+
 /* held.c: the leases that this daemon was the last to confirm, as far as it knows, and has not seen
  * end. */
 
@@ -229,7 +236,7 @@ bool held_is_over_unheard(const struct engine *engine, struct bytes resource,
 void held_presented(struct engine *engine, struct bytes resource, int64_t token);
 /* A connection has gone: calls `each` for its ephemeral leases. */
 void held_forget_session(struct session *session,
-                         void (*each)(struct session *, struct bytes resource, int64_t token));
+                         void (*each)(struct session *session, struct hold hold));
 /* News from other daemons, see lease_provider_watch. `context` is the engine. */
 void held_on_news(void *context, const struct lease_news *news);
 
@@ -251,8 +258,8 @@ enum release_kind {
 struct release {
     struct engine *engine;
     enum release_kind kind;
-    struct bytes resource;       /* borrowed until on_end */
-    int64_t token;               /* RELEASE_REVOKE: only this one; 0: whichever is the newest */
+    struct hold hold;            /* borrowed until on_end. RELEASE_REVOKE: its token is the only
+                                    one; 0: whichever is the newest */
     struct bytes id;             /* RELEASE_HOLD: the request's; empty: none */
     bool own_only;               /* nothing, where another connection has entered since: */
     int64_t opening, connection; /* this one's, as in the row */
@@ -287,8 +294,7 @@ void release_session_closed(struct session *session);
  * lease's time is over, at `until_ms` or as it is known here. Its bytes are copied. */
 void release_owe(const struct release *release, int64_t until_ms);
 /* The same for a lease that ends with this connection, which has closed. */
-void release_ephemeral(struct engine *engine, struct bytes resource, int64_t token,
-                       uint64_t connection);
+void release_ephemeral(struct engine *engine, struct hold hold, uint64_t connection);
 void release_init(struct engine *engine);
 void release_free(struct engine *engine);
 
@@ -297,10 +303,9 @@ void release_free(struct engine *engine);
 struct renewal {
     struct engine *engine;
     struct session *const *session; /* the request's; turns NULL when the client goes */
-    struct bytes resource;          /* its own copy */
-    int64_t token;
-    _Atomic int64_t ttl_ms; /* of one ahead: as it was asked for last */
-    bool notify;            /* the session is to be told when the lease is lost */
+    struct hold hold;               /* its own copy */
+    _Atomic int64_t ttl_ms;         /* of one ahead: as it was asked for last */
+    bool notify;                    /* the session is to be told when the lease is lost */
     void (*on_end)(struct renewal *renewal);
     void *context; /* the asker's */
 
@@ -333,8 +338,7 @@ struct renewal {
 
 /* Have a lease live for ttl_ms from now on. `on_end` is called once, and may free what `session`
  * points to; the renewal frees itself. */
-struct renewal *renewal_new(struct engine *engine, struct bytes resource, int64_t token,
-                            int64_t ttl_ms);
+struct renewal *renewal_new(struct engine *engine, struct hold hold, int64_t ttl_ms);
 void renewal_start(struct renewal *renewal);
 void renewals_init(struct engine *engine);
 void renewals_free(struct engine *engine);

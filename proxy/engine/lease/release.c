@@ -35,7 +35,7 @@ static enum stk_error replay(struct release *release, struct store_txn *txn,
 
     if (error != STK_OK || !*found)
         return error;
-    release->misused = receipt.fingerprint != fingerprint() || receipt.token != release->token;
+    release->misused = receipt.fingerprint != fingerprint() || receipt.token != release->hold.token;
     if (!release->misused)
         (void)bytes_to_int64((struct bytes){receipt.reply.data + 1, receipt.reply.len - 3},
                              &release->holds);
@@ -49,7 +49,7 @@ static enum stk_error remember(const struct release *release, struct store_txn *
 
     resp_int(&reply, release->holds);
     enum stk_error error = txn_receipt_put(txn, row, release->id,
-                                           &(struct receipt){.token = release->token,
+                                           &(struct receipt){.token = release->hold.token,
                                                              .fingerprint = fingerprint(),
                                                              .reply = buf_bytes(&reply)});
     buf_free(&reply);
@@ -72,11 +72,11 @@ static enum stk_error forget_grant(const struct release *release, struct store_t
     enum stk_error error = STK_OK;
 
     if (release->value.len > 0)
-        error = lock_value_forget(txn, row, release->value, release->token);
+        error = lock_value_forget(txn, row, release->value, release->hold.token);
     if (error != STK_OK || release->grant_id.len == 0)
         return error;
     error = txn_receipt(txn, row, release->grant_id, &found, &receipt);
-    if (error != STK_OK || !found || receipt.token != release->token)
+    if (error != STK_OK || !found || receipt.token != release->hold.token)
         return error;
     return txn_receipt_remove(txn, row, release->grant_id);
 }
@@ -88,7 +88,7 @@ static enum stk_error retire_run(struct store_op *op, struct store_txn *txn)
     struct resource row;
     struct lease lease;
     bool found = false;
-    enum stk_error error = txn_resource(txn, release->resource, &row);
+    enum stk_error error = txn_resource(txn, release->hold.resource, &row);
 
     release->ended = release->misused = false;
     release->holds = 0;
@@ -96,9 +96,9 @@ static enum stk_error retire_run(struct store_op *op, struct store_txn *txn)
     release->verdict = STK_OK;
     if (error != STK_OK)
         return error;
-    if (release->kind == RELEASE_REVOKE && release->token != 0 &&
-        release->token != row.fence.token) {
-        release->verdict = fence_judge(&row.fence, release->token);
+    if (release->kind == RELEASE_REVOKE && release->hold.token != 0 &&
+        release->hold.token != row.fence.token) {
+        release->verdict = fence_judge(&row.fence, release->hold.token);
         return STK_OK;
     }
     if (release->kind == RELEASE_REVOKE && row.fence.state != FENCE_LIVE)
@@ -109,8 +109,8 @@ static enum stk_error retire_run(struct store_op *op, struct store_txn *txn)
             return error;
     }
     if (release->kind != RELEASE_REVOKE) {
-        release->verdict = fence_judge(&row.fence, release->token);
-        if (release->verdict == STK_STALE && release->token == row.fence.token &&
+        release->verdict = fence_judge(&row.fence, release->hold.token);
+        if (release->verdict == STK_STALE && release->hold.token == row.fence.token &&
             row.fence.state == FENCE_RELEASED)
             release->verdict = STK_OK;     /* the last release again: still free */
         if (release->verdict == STK_STALE) /* another was faster, or revoked it */
@@ -156,7 +156,7 @@ static void on_unlocked(struct lease_call *call)
     if (release->heir != NULL)
         release->heir->events->on_inherited(release->heir, true);
     else
-        line_wake(release->engine, release->resource);
+        line_wake(release->engine, release->hold.resource);
     release->on_end(release);
 }
 
@@ -174,7 +174,7 @@ static void on_retired(struct store_op *op)
     if (!release->unannounced)
         held_released(release);
     *call = (struct lease_call){.verb = LEASE_RELEASE,
-                                .resource = release->resource,
+                                .resource = release->hold.resource,
                                 .token = release->retired_token,
                                 .ttl_ms = release->ttl_ms,
                                 .revoked = release->kind == RELEASE_REVOKE,
@@ -188,10 +188,10 @@ void release_start(struct release *release)
     struct engine *engine = release->engine;
 
     release->heir = lease_provider_relies_on_store(engine->options.provider)
-                        ? line_take_heir(engine, release->resource)
+                        ? line_take_heir(engine, release->hold.resource)
                         : NULL;
     release->error =
-        lease_submit(engine, &release->op, true, release->resource, retire_run, on_retired);
+        lease_submit(engine, &release->op, true, release->hold.resource, retire_run, on_retired);
     if (release->error != STK_OK)
         end_unchanged(release);
 }
@@ -224,7 +224,8 @@ static bool is_owed_still(struct owed *owed)
     struct engine *engine = owed->release.engine;
     struct held_shown held;
 
-    if (held_find(engine, owed->release.resource, &held) && held.token == owed->release.token)
+    if (held_find(engine, owed->release.hold.resource, &held) &&
+        held.token == owed->release.hold.token)
         owed->until_ms = held.until_ms;
     return engine_now_ms(engine) < owed->until_ms;
 }
@@ -294,8 +295,7 @@ void release_owe(const struct release *release, int64_t until_ms)
     list_init(&owed->in_engine);
     owed->release = (struct release){.engine = release->engine,
                                      .kind = release->kind,
-                                     .resource = release->resource,
-                                     .token = release->token,
+                                     .hold = release->hold,
                                      .opening = release->opening,
                                      .connection = release->connection,
                                      .own_only = release->own_only,
@@ -304,20 +304,18 @@ void release_owe(const struct release *release, int64_t until_ms)
                                      .value = release->value,
                                      .on_end = on_owed_end};
     buf_reserve(&owed->text,
-                release->resource.len + release->grant_id.len + release->value.len + 1);
-    own(owed, &owed->release.resource);
+                release->hold.resource.len + release->grant_id.len + release->value.len + 1);
+    own(owed, &owed->release.hold.resource);
     own(owed, &owed->release.grant_id);
     own(owed, &owed->release.value);
     try_owed(owed);
 }
 
-void release_ephemeral(struct engine *engine, struct bytes resource, int64_t token,
-                       uint64_t connection)
+void release_ephemeral(struct engine *engine, struct hold hold, uint64_t connection)
 {
     release_owe(&(struct release){.engine = engine,
                                   .kind = RELEASE_ALL,
-                                  .resource = resource,
-                                  .token = token,
+                                  .hold = hold,
                                   .opening = store_opening(engine->options.store),
                                   .connection = -(int64_t)connection,
                                   .own_only = true},
@@ -338,9 +336,9 @@ void release_free(struct engine *engine)
 }
 
 /* EPHEMERAL: a lease that goes with its connection. */
-static void close_lease(struct session *session, struct bytes resource, int64_t token)
+static void close_lease(struct session *session, struct hold hold)
 {
-    release_ephemeral(session->engine, resource, token, session->id);
+    release_ephemeral(session->engine, hold, session->id);
 }
 
 void release_session_closed(struct session *session)
@@ -373,7 +371,7 @@ static void on_end(struct release *release)
         return;
     }
     if (release->kind == RELEASE_REVOKE && !release->ended)
-        note_revoked_nothing(request, release->resource);
+        note_revoked_nothing(request, release->hold.resource);
     if (release->kind == RELEASE_HOLD)
         resp_int(&request->reply, release->holds);
     else if (release->retired_token == 0)
@@ -392,8 +390,7 @@ static void start(struct request *request, enum release_kind kind, int64_t token
     command->request = request;
     command->release.engine = request->engine;
     command->release.kind = kind;
-    command->release.resource = request->argv[1];
-    command->release.token = token;
+    command->release.hold = (struct hold){request->argv[1], token};
     command->release.id = id;
     command->release.by.request = request;
     command->release.on_end = on_end;

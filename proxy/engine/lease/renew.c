@@ -111,8 +111,8 @@ static bool watch(struct renewal *renewal, int64_t left_ms)
     struct session *session = *renewal->session;
     struct unknown_lease *unknown = renewal->unknown;
     struct grant grant = {.by = GRANT_RENEWAL,
-                          .resource = renewal->resource,
-                          .token = renewal->token,
+                          .resource = renewal->hold.resource,
+                          .token = renewal->hold.token,
                           .left_ms = left_ms,
                           .ttl_ms = renewal->ttl_ms,
                           .until_ms = renewal->call.answer_until_ms,
@@ -156,7 +156,7 @@ static struct renewal *of_node(const struct table_node *node)
 
 static struct bytes name_of(const struct table_node *node)
 {
-    return of_node(node)->resource;
+    return of_node(node)->hold.resource;
 }
 
 static struct renewal *find_ahead(const struct engine *engine, struct bytes resource)
@@ -208,7 +208,7 @@ static bool may_go_ahead(struct renewal *renewal, int64_t now_ms)
     int64_t left_ms = lease_left_ms(&renewal->call, now_ms);
 
     return left_ms > 0 && store_holds_up(engine->options.store, &renewal->op) &&
-           find_ahead(engine, renewal->resource) == NULL && go_ahead(renewal, left_ms);
+           find_ahead(engine, renewal->hold.resource) == NULL && go_ahead(renewal, left_ms);
 }
 
 static void on_impatience(struct timer *timer)
@@ -232,9 +232,9 @@ static void on_impatience(struct timer *timer)
 static bool follow(struct renewal *renewal)
 {
     struct engine *engine = renewal->engine;
-    struct renewal *first = find_ahead(engine, renewal->resource);
+    struct renewal *first = find_ahead(engine, renewal->hold.resource);
 
-    if (first == NULL || first->token != renewal->token)
+    if (first == NULL || first->hold.token != renewal->hold.token)
         return false;
     int64_t left_ms = lease_left_ms(&renewal->call, engine_now_ms(engine));
     if (left_ms == 0 || !store_holds_up(engine->options.store, &first->op) ||
@@ -270,7 +270,7 @@ static void on_unlocked(struct lease_call *call)
 {
     struct renewal *renewal = list_entry(call, struct renewal, call);
 
-    line_wake(renewal->engine, renewal->resource);
+    line_wake(renewal->engine, renewal->hold.resource);
     if (renewal->ahead)
         end_ahead(renewal);
     else
@@ -284,11 +284,11 @@ static enum stk_error confirm_run(struct store_op *op, struct store_txn *txn)
     struct resource row;
     struct lease lease;
     int64_t ttl_ms = renewal->confirmed_ttl_ms = renewal->ttl_ms;
-    enum stk_error error = txn_resource(txn, renewal->resource, &row);
+    enum stk_error error = txn_resource(txn, renewal->hold.resource, &row);
 
     if (error != STK_OK)
         return error;
-    renewal->verdict = fence_judge(&row.fence, renewal->token);
+    renewal->verdict = fence_judge(&row.fence, renewal->hold.token);
     if (renewal->verdict != STK_OK)
         return STK_OK;
     error = txn_lease(txn, &row, &lease);
@@ -310,8 +310,8 @@ static bool confirm(struct renewal *renewal)
     struct engine *engine = renewal->engine;
     int64_t now_ms = engine_now_ms(engine), patience_ms = renewal->ttl_ms / PATIENCE_PART;
 
-    if (lease_submit(engine, &renewal->op, true, renewal->resource, confirm_run, confirm_done) !=
-        STK_OK)
+    if (lease_submit(engine, &renewal->op, true, renewal->hold.resource, confirm_run,
+                     confirm_done) != STK_OK)
         return false;
     renewal->confirm_ms = now_ms;
     if (!renewal->ahead)
@@ -378,8 +378,8 @@ static void on_extended(struct lease_call *call)
 static enum stk_error judge_run(struct store_op *op, struct store_txn *txn)
 {
     struct renewal *renewal = renewal_of(op);
-    return lease_read(txn, renewal->resource, renewal->opening, &renewal->row, &renewal->record,
-                      renewal->unknown == NULL ? NULL : &renewal->unknown->owner);
+    return lease_read(txn, renewal->hold.resource, renewal->opening, &renewal->row,
+                      &renewal->record, renewal->unknown == NULL ? NULL : &renewal->unknown->owner);
 }
 
 static void extend(struct renewal *renewal)
@@ -387,8 +387,8 @@ static void extend(struct renewal *renewal)
     struct lease_call *call = &renewal->call;
 
     *call = (struct lease_call){.verb = LEASE_RENEW,
-                                .resource = renewal->resource,
-                                .token = renewal->token,
+                                .resource = renewal->hold.resource,
+                                .token = renewal->hold.token,
                                 .ttl_ms = renewal->ttl_ms,
                                 .asked_ms = engine_now_ms(renewal->engine),
                                 .record = renewal->record,
@@ -406,7 +406,7 @@ static void on_looked(struct lease_call *call)
         end(renewal, STK_LEASEDOWN, call->reason);
     else if (call->answer == LEASE_FREE)
         end(renewal, STK_BUSY, renewal->unknown->why);
-    else if (call->answer_token != renewal->token)
+    else if (call->answer_token != renewal->hold.token)
         judge_again(renewal);
     else
         extend(renewal);
@@ -417,8 +417,8 @@ static void look(struct renewal *renewal)
     struct lease_call *call = &renewal->call;
 
     *call = (struct lease_call){.verb = LEASE_QUERY,
-                                .resource = renewal->resource,
-                                .token = renewal->token,
+                                .resource = renewal->hold.resource,
+                                .token = renewal->hold.token,
                                 .asked_ms = engine_now_ms(renewal->engine),
                                 .record = renewal->record,
                                 .done = on_looked};
@@ -442,8 +442,7 @@ static void meet(struct renewal *renewal)
     struct unknown_lease *unknown = renewal->unknown;
 
     if (is_orphaned(renewal)) {
-        release_ephemeral(engine, renewal->resource, renewal->token,
-                          (uint64_t)renewal->record.connection);
+        release_ephemeral(engine, renewal->hold, (uint64_t)renewal->record.connection);
         end(renewal, STK_STALE, NULL);
         return;
     }
@@ -470,7 +469,7 @@ static void judge_done(struct store_op *op)
 {
     struct renewal *renewal = renewal_of(op);
     enum stk_error error =
-        op->error != STK_OK ? op->error : fence_judge(&renewal->row.fence, renewal->token);
+        op->error != STK_OK ? op->error : fence_judge(&renewal->row.fence, renewal->hold.token);
 
     if (error != STK_OK)
         end(renewal, error, NULL);
@@ -484,7 +483,7 @@ static void judge_done(struct store_op *op)
 
 static void judge(struct renewal *renewal)
 {
-    if (lease_submit(renewal->engine, &renewal->op, false, renewal->resource, judge_run,
+    if (lease_submit(renewal->engine, &renewal->op, false, renewal->hold.resource, judge_run,
                      judge_done) != STK_OK)
         end(renewal, STK_BUSY, NULL);
 }
@@ -495,15 +494,15 @@ static bool is_known(struct engine *engine, struct bytes resource, int64_t token
     return held_find(engine, resource, &held) && held.token == token;
 }
 
-struct renewal *renewal_new(struct engine *engine, struct bytes resource, int64_t token,
-                            int64_t ttl_ms)
+struct renewal *renewal_new(struct engine *engine, struct hold hold, int64_t ttl_ms)
 {
-    struct renewal *renewal = mem_zalloc(offsetof(struct renewal, name) + resource.len);
+    size_t len = hold.resource.len;
+    struct renewal *renewal = mem_zalloc(offsetof(struct renewal, name) + len);
 
-    memcpy(renewal->name, resource.data, resource.len);
+    memcpy(renewal->name, hold.resource.data, len);
     renewal->engine = engine;
-    renewal->resource = (struct bytes){renewal->name, resource.len};
-    renewal->token = token;
+    renewal->hold = hold;
+    renewal->hold.resource.data = renewal->name;
     renewal->ttl_ms = ttl_ms;
     list_init(&renewal->waiting);
     return renewal;
@@ -513,7 +512,7 @@ void renewal_start(struct renewal *renewal)
 {
     const struct engine_options *options = &renewal->engine->options;
 
-    if (!is_known(renewal->engine, renewal->resource, renewal->token))
+    if (!is_known(renewal->engine, renewal->hold.resource, renewal->hold.token))
         renewal->unknown = mem_zalloc(sizeof *renewal->unknown);
     renewal->opening = store_opening(options->store);
     /* Others that share the store, and no lease service, see a renewal there: they count the time
@@ -570,7 +569,8 @@ void lease_renew(struct request *request)
         !is_known(request->engine, request->argv[1], token) &&
         !request_may_audit(request, AUDIT_BIT(AUDIT_RESUME)))
         return;
-    struct renewal *renewal = renewal_new(request->engine, request->argv[1], token, ttl_ms);
+    struct renewal *renewal =
+        renewal_new(request->engine, (struct hold){request->argv[1], token}, ttl_ms);
     renewal->session = &request->session;
     renewal->notify = lease_option_given(&options, OPTION_NOTIFY);
     renewal->context = request;

@@ -15,10 +15,10 @@
 
 #include "fence/base/glob.h"
 #include "fence/base/mem.h"
+#include "proxy/engine/command/exec.h"
 #include "proxy/engine/lease/lease.h"
 #include "proxy/engine/scope.h"
 #include "proxy/engine/session/arguments.h"
-#include "proxy/engine/command/exec.h"
 
 #define LEASES_COUNT_DEFAULT 100000
 #define VIEW_ROUNDS_MAX      3

@@ -110,8 +110,7 @@ static void give_back(struct lock_run *run)
     held_presented(run->request->engine, item->resource, item->token); /* nobody writes by it */
     run->release = (struct release){.engine = run->request->engine,
                                     .kind = RELEASE_HOLD,
-                                    .resource = item->resource,
-                                    .token = item->token,
+                                    .hold = {item->resource, item->token},
                                     .value = item->value,
                                     .on_end = on_given_back};
     release_start(&run->release);
@@ -262,8 +261,9 @@ static void renew(struct lock_run *run)
     struct lock_item *item = &run->items[run->at];
     int64_t ttl_ms = run->ttl_ms + (run->adds ? item->left_ms : 0);
 
-    struct renewal *renewal = renewal_new(run->request->engine, item->resource, item->token,
-                                          ttl_ms < LEASE_TTL_MAX_MS ? ttl_ms : LEASE_TTL_MAX_MS);
+    struct renewal *renewal =
+        renewal_new(run->request->engine, (struct hold){item->resource, item->token},
+                    ttl_ms < LEASE_TTL_MAX_MS ? ttl_ms : LEASE_TTL_MAX_MS);
 
     renewal->session = &run->request->session;
     renewal->on_end = on_renewed;
@@ -309,8 +309,7 @@ static void release(struct lock_run *run, enum release_kind kind)
 
     run->release = (struct release){.engine = request->engine,
                                     .kind = kind,
-                                    .resource = item->resource,
-                                    .token = item->token,
+                                    .hold = {item->resource, item->token},
                                     .by = {.request = request},
                                     .on_end = on_released};
     release_start(&run->release);

@@ -66,8 +66,7 @@ void revocation_start(struct revocation *revocation)
     list_init(&job->audited.link);
     job->release = (struct release){.engine = revocation->engine,
                                     .kind = RELEASE_REVOKE,
-                                    .resource = revocation->resource,
-                                    .token = revocation->token,
+                                    .hold = {revocation->resource, revocation->token},
                                     .by = {.user = bytes_of(revocation->user),
                                            .address = bytes_of(revocation->from),
                                            .audited = &job->audited},
