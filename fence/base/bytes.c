@@ -69,6 +69,20 @@ bool bytes_to_int64(struct bytes text, int64_t *value)
     return true;
 }
 
+struct bytes bytes_of_int64(int64_t value, char text[INT64_TEXT_MAX])
+{
+    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    size_t at = INT64_TEXT_MAX;
+
+    do {
+        text[--at] = (char)('0' + left % 10);
+        left /= 10;
+    } while (left != 0);
+    if (value < 0)
+        text[--at] = '-';
+    return (struct bytes){text + at, INT64_TEXT_MAX - at};
+}
+
 char *buf_reserve(struct buf *buf, size_t more)
 {
     check(more < SIZE_MAX / 4 - buf->len);

@@ -34,6 +34,9 @@ bool bytes_equal_nocase(struct bytes a, const char *text);
 int bytes_compare(struct bytes a, struct bytes b);
 /* Read the whole of `text` as a signed decimal. False: it is not one, or does not fit. */
 bool bytes_to_int64(struct bytes text, int64_t *value);
+/* Write it as a decimal that bytes_to_int64 reads, somewhere in `text`, and return where. */
+enum { INT64_TEXT_MAX = 20 };
+struct bytes bytes_of_int64(int64_t value, char text[INT64_TEXT_MAX]);
 
 /* All zero is an empty buffer. Owned by whoever holds the struct; buf_free when done. */
 struct buf {

@@ -180,17 +180,53 @@ static bool header_number(struct bytes line, int64_t *number)
            bytes_to_int64((struct bytes){line.data + 1, line.len - 2}, number);
 }
 
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Take a header line of one digit or two, as most are, where all of it is there. */
+static bool take_short(struct resp_parser *parser, struct bytes window, int64_t *number)
+{
+    const char *at = window.data + parser->at;
+    size_t left = window.len - parser->at;
+
+    if (left >= 4 && is_digit(at[1]) && at[2] == '\r' && at[3] == '\n') {
+        *number = at[1] - '0';
+        parser->at += 4;
+        return true;
+    }
+    if (left >= 5 && at[1] != '0' && is_digit(at[1]) && is_digit(at[2]) && at[3] == '\r' &&
+        at[4] == '\n') {
+        *number = (at[1] - '0') * 10 + at[2] - '0';
+        parser->at += 5;
+        return true;
+    }
+    return false;
+}
+
+/* Take the header line at `at`, with its number; fail with `too_big` or `invalid`. */
+static enum step take_header(struct resp_parser *parser, const struct resp_limits *limits,
+                             struct bytes window, const char *too_big, const char *invalid,
+                             int64_t *number)
+{
+    struct bytes line;
+
+    if (take_short(parser, window, number))
+        return STEP_ON;
+    enum step step = take_line(parser, limits, window, too_big, &line);
+    return step == STEP_ON && !header_number(line, number) ? broken(parser, invalid) : step;
+}
+
 static enum step step_array_header(struct resp_parser *parser, const struct resp_limits *limits,
                                    struct bytes window)
 {
-    struct bytes line;
     int64_t count;
-    enum step step = take_line(parser, limits, window, "too big mbulk count string", &line);
+    enum step step = take_header(parser, limits, window, "too big mbulk count string",
+                                 "invalid multibulk length", &count);
 
     if (step != STEP_ON)
         return step;
-    if (!header_number(line, &count))
-        return broken(parser, "invalid multibulk length");
     if (count <= 0)
         return STEP_EMPTY;
     if ((uint64_t)count > limits->args_max)
@@ -203,7 +239,7 @@ static enum step step_array_header(struct resp_parser *parser, const struct resp
 static enum step step_bulk_header(struct resp_parser *parser, const struct resp_limits *limits,
                                   struct bytes window)
 {
-    struct bytes line;
+    static const char invalid[] = "invalid bulk length";
     int64_t len;
 
     if (parser->at == window.len)
@@ -217,11 +253,11 @@ static enum step step_bulk_header(struct resp_parser *parser, const struct resp_
                  (unsigned char)first);
         return broken(parser, why);
     }
-    enum step step = take_line(parser, limits, window, "too big bulk count string", &line);
+    enum step step = take_header(parser, limits, window, "too big bulk count string", invalid, &len);
     if (step != STEP_ON)
         return step;
-    if (!header_number(line, &len) || len < 0)
-        return broken(parser, "invalid bulk length");
+    if (len < 0)
+        return broken(parser, invalid);
     if ((uint64_t)len > limits->bulk_max) {
         if (limits->before_auth || len > REDIS_BULK_MAX)
             return too_long(parser, limits, "bulk");

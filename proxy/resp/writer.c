@@ -10,7 +10,7 @@
 #include "fence/base/plain.h"
 #include "proxy/resp/resp.h"
 
-enum { NUMBER_MAX = 20, HEADER_MAX = 1 + NUMBER_MAX + 2, ERROR_TEXT_MAX = 512 };
+enum { HEADER_MAX = 1 + INT64_TEXT_MAX + 2, ERROR_TEXT_MAX = 512 };
 
 static char *put_text(char *at, const char *text, size_t len)
 {
@@ -26,19 +26,19 @@ static char *put_end(char *at)
     return at;
 }
 
+/* Most numbers of a reply are lengths, and those are short. */
 static char *put_int(char *at, int64_t value)
 {
-    char digits[NUMBER_MAX];
-    size_t n = sizeof digits;
-    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    char text[INT64_TEXT_MAX];
 
-    do {
-        digits[--n] = (char)('0' + left % 10);
-        left /= 10;
-    } while (left != 0);
-    if (value < 0)
-        *at++ = '-';
-    return put_text(at, digits + n, sizeof digits - n);
+    if (value >= 0 && value < 100) {
+        if (value >= 10)
+            *at++ = (char)('0' + value / 10);
+        *at++ = (char)('0' + value % 10);
+        return at;
+    }
+    struct bytes digits = bytes_of_int64(value, text);
+    return put_text(at, digits.data, digits.len);
 }
 
 static char *put_header(char *at, char type, int64_t number)
@@ -116,8 +116,8 @@ void resp_bulk_text(struct buf *out, const char *text)
 
 void resp_bulk_int(struct buf *out, int64_t value)
 {
-    char digits[NUMBER_MAX];
-    resp_bulk(out, (struct bytes){digits, (size_t)(put_int(digits, value) - digits)});
+    char text[INT64_TEXT_MAX];
+    resp_bulk(out, bytes_of_int64(value, text));
 }
 
 void resp_null(struct buf *out, bool resp3)

@@ -11,6 +11,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "store/sqlite/fields.h"
 
 enum {
     LINE = 64, /* bytes fetched from memory at once */
@@ -30,7 +31,7 @@ struct entry {
     uint8_t len;
     uint8_t state, type;
     uint8_t string_len; /* of the row's string, remembered or not; 0: not known */
-    uint32_t string;    /* place + 1; 0: none */
+    uint32_t inside;    /* of a string: its place + 1; of a hash: its fields' mark; 0: none */
     union {
         char inlined[NAME_INLINE];
         char *heap; /* owned; where len is above NAME_INLINE */
@@ -59,6 +60,7 @@ struct cache {
     uint32_t free;                   /* place + 1; 0: none */
     struct string *strings;
     size_t strings_used, strings_victim;
+    struct fields *fields;
     uint32_t *journal; /* places put or updated since the last commit; some more than once */
     size_t journal_count, journal_room;
 };
@@ -80,6 +82,7 @@ struct cache *cache_new(size_t max)
     cache->chains = mem_zalloc(max * sizeof *cache->chains);
     cache->by_id = mem_zalloc(max * sizeof *cache->by_id);
     cache->strings = mem_aligned(LINE, STRINGS_MAX * sizeof *cache->strings);
+    cache->fields = fields_new();
     cache->seed = (uint64_t)(uintptr_t)cache;
     start_chains(cache);
     return cache;
@@ -94,6 +97,7 @@ void cache_free(struct cache *cache)
     free(cache->chains);
     free(cache->by_id);
     free(cache->strings);
+    fields_free(cache->fields);
     free(cache->journal);
     free(cache);
 }
@@ -260,9 +264,9 @@ static void set(struct entry *entry, const struct resource *resource)
     entry->id = resource->id;
     entry->token = resource->fence.token;
     entry->state = (uint8_t)resource->fence.state;
+    if (entry->type != resource->type)
+        entry->inside = entry->string_len = 0;
     entry->type = (uint8_t)resource->type;
-    if (resource->type != VALUE_STRING)
-        entry->string = entry->string_len = 0;
 }
 
 static bool get(const struct entry *entry, struct resource *resource)
@@ -304,7 +308,7 @@ void cache_put(struct cache *cache, struct bytes name, const struct resource *re
         other = &cache->entries[*place];
     if (other != NULL && other != entry && ((other->id ^ resource->id) & mask) == 0)
         forget(cache, other);
-    entry->string = entry->string_len = 0;
+    entry->inside = entry->string_len = 0;
     set(entry, resource);
     *place = (uint32_t)(entry - cache->entries);
     note(cache, entry);
@@ -324,8 +328,10 @@ void cache_update(struct cache *cache, const struct resource *resource)
 
 static struct string *string_of(const struct cache *cache, const struct entry *entry)
 {
-    struct string *string = &cache->strings[entry->string - 1];
-    return entry->string != 0 && string->owner == link_of(cache, entry) ? string : NULL;
+    if (entry->type != VALUE_STRING || entry->inside == 0)
+        return NULL;
+    struct string *string = &cache->strings[entry->inside - 1];
+    return string->owner == link_of(cache, entry) ? string : NULL;
 }
 
 static void set_string(struct cache *cache, struct entry *entry, struct bytes value)
@@ -333,7 +339,7 @@ static void set_string(struct cache *cache, struct entry *entry, struct bytes va
     struct string *string = string_of(cache, entry);
 
     if (value.len > STRING_MAX) {
-        entry->string = 0;
+        entry->inside = 0;
         return;
     }
     if (string == NULL) {
@@ -341,7 +347,7 @@ static void set_string(struct cache *cache, struct entry *entry, struct bytes va
                                                          : cache->strings_victim++ % STRINGS_MAX;
         string = &cache->strings[place];
         string->owner = link_of(cache, entry);
-        entry->string = (uint32_t)place + 1;
+        entry->inside = (uint32_t)place + 1;
     }
     string->len = (uint8_t)value.len;
     if (value.len > 0)
@@ -358,7 +364,7 @@ void cache_string_put(struct cache *cache, int64_t id, struct bytes value)
 {
     struct entry *entry = find_id(cache, id);
 
-    if (entry == NULL)
+    if (entry == NULL || entry->type != VALUE_STRING)
         return;
     set_string_len(entry, value.len);
     set_string(cache, entry, value);
@@ -368,7 +374,7 @@ void cache_string_update(struct cache *cache, int64_t id, struct bytes value)
 {
     struct entry *entry = find_id(cache, id);
 
-    if (entry == NULL)
+    if (entry == NULL || entry->type != VALUE_STRING)
         return;
     set_string_len(entry, value.len);
     if (string_of(cache, entry) != NULL)
@@ -381,15 +387,70 @@ bool cache_string_has_len(const struct cache *cache, int64_t id, size_t len)
     return entry != NULL && len > 0 && entry->string_len == len;
 }
 
-bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value)
+static bool get_string(const struct cache *cache, const struct entry *entry, struct bytes *value)
 {
-    const struct entry *entry = find(cache, name, hash_of(cache, name));
     const struct string *string = entry == NULL ? NULL : string_of(cache, entry);
 
     if (string == NULL)
         return false;
     *value = (struct bytes){string->bytes, string->len};
     return true;
+}
+
+bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value)
+{
+    return get_string(cache, find(cache, name, hash_of(cache, name)), value);
+}
+
+bool cache_string_of_id(const struct cache *cache, int64_t id, struct bytes *value)
+{
+    return get_string(cache, find_id(cache, id), value);
+}
+
+/* Fields. An entry that is forgotten takes its mark with it, and so all fields of the row. */
+
+/* The entry of a hash, or NULL. */
+static struct entry *find_hash(const struct cache *cache, int64_t id)
+{
+    struct entry *entry = find_id(cache, id);
+    return entry != NULL && entry->type == VALUE_HASH ? entry : NULL;
+}
+
+void cache_field_put(struct cache *cache, int64_t id, struct bytes field, struct bytes value)
+{
+    struct entry *entry = find_hash(cache, id);
+
+    if (entry == NULL)
+        return;
+    if (entry->inside == 0 && (entry->inside = fields_mark(cache->fields)) == 0) {
+        cache_clear(cache); /* all marks are free then */
+        return;
+    }
+    fields_put(cache->fields, entry->inside, field, value);
+    note(cache, entry);
+}
+
+void cache_field_update(struct cache *cache, int64_t id, struct bytes field, struct bytes value)
+{
+    struct bytes old;
+
+    if (cache_field(cache, id, field, &old))
+        cache_field_put(cache, id, field, value);
+}
+
+void cache_field_forget(struct cache *cache, int64_t id, struct bytes field)
+{
+    const struct entry *entry = find_hash(cache, id);
+
+    if (entry != NULL && entry->inside != 0)
+        fields_forget(cache->fields, entry->inside, field);
+}
+
+bool cache_field(const struct cache *cache, int64_t id, struct bytes field, struct bytes *value)
+{
+    const struct entry *entry = find_hash(cache, id);
+    return entry != NULL && entry->inside != 0 &&
+           fields_find(cache->fields, entry->inside, field, value);
 }
 
 void cache_forget(struct cache *cache, int64_t id)
@@ -408,6 +469,7 @@ void cache_clear(struct cache *cache)
     cache->used = cache->count = 0;
     cache->free = 0;
     start_chains(cache);
+    fields_clear(cache->fields);
 }
 
 size_t cache_savepoint(const struct cache *cache)
@@ -461,8 +523,8 @@ static void fetch_rest(const struct cache *cache, uint32_t hash)
         return;
     }
     __builtin_prefetch(&cache->by_id[entry->id & ((int64_t)cache->max - 1)]);
-    if (entry->string != 0)
-        __builtin_prefetch(&cache->strings[entry->string - 1]);
+    if (entry->type == VALUE_STRING && entry->inside != 0)
+        __builtin_prefetch(&cache->strings[entry->inside - 1]);
 }
 
 /* How many operations before its own: far enough for memory to answer, and all within the ring. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A memory of resource rows: name to id, fence, type and short string, so that a fenced write needs
- * no look-up by name, and a read none at all. The writer has one; the quick reader has one of names
- * and ids only. It is bounded, and takes memory only as it fills; when it is full, one entry goes
- * for each that comes.
+/* A memory of resource rows: name to id, fence, type, short string or fields of a hash, so that a
+ * fenced write needs no look-up by name, and a read none at all. The writer has one; the quick
+ * reader has one of names and ids only. It is bounded, and takes memory only as it fills; when it is
+ * full, one entry goes for each that comes.
  *
  * - It holds only what the database holds, or what the transaction under way has put there. What is
  *   rolled back of that, cache_undo forgets: a journal says which entries those are. When another
@@ -29,7 +29,7 @@
 struct cache;
 
 /* Remember up to `max` rows, a power of two from 1024 on, in 72 bytes each; names of more than 32
- * bytes take up to 32 MB besides, and strings up to 16. */
+ * bytes take up to 32 MB besides, strings up to 16, and fields up to 8. */
 struct cache *cache_new(size_t max);
 void cache_free(struct cache *cache);
 /* Fill in `resource` but for fence.floor, which is 0. */
@@ -40,7 +40,7 @@ bool cache_find_id(const struct cache *cache, int64_t id, struct resource *resou
 void cache_put(struct cache *cache, struct bytes name, const struct resource *resource);
 /* Bring the entry of resource->id, if there is one, up to date: its row has changed. */
 void cache_update(struct cache *cache, const struct resource *resource);
-/* Remember the string of `id`, whose row has the type. Long ones are not taken. */
+/* Remember the string of `id`, whose row has the type; else it is not taken, nor is a long one. */
 void cache_string_put(struct cache *cache, int64_t id, struct bytes value);
 /* Bring the string of `id`, if it is remembered, up to date: it has changed. */
 void cache_string_update(struct cache *cache, int64_t id, struct bytes value);
@@ -48,6 +48,14 @@ void cache_string_update(struct cache *cache, int64_t id, struct bytes value);
 bool cache_string_has_len(const struct cache *cache, int64_t id, size_t len);
 /* Find a name's string, borrowed until the next put or update. False: it is not remembered. */
 bool cache_string(const struct cache *cache, struct bytes name, struct bytes *value);
+/* The same by the row's id. */
+bool cache_string_of_id(const struct cache *cache, int64_t id, struct bytes *value);
+/* The same of a field of a hash: remember it; bring it up to date if it is remembered; forget it;
+ * find it, borrowed until the next put or update. */
+void cache_field_put(struct cache *cache, int64_t id, struct bytes field, struct bytes value);
+void cache_field_update(struct cache *cache, int64_t id, struct bytes field, struct bytes value);
+void cache_field_forget(struct cache *cache, int64_t id, struct bytes field);
+bool cache_field(const struct cache *cache, int64_t id, struct bytes field, struct bytes *value);
 /* Forget the row of `id`, which is gone. */
 void cache_forget(struct cache *cache, int64_t id);
 void cache_clear(struct cache *cache);

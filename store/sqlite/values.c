@@ -39,6 +39,12 @@ enum stk_error values_string(struct store_txn *base, const struct resource *reso
                              struct bytes *value)
 {
     struct transaction *txn = transaction_of(base);
+
+    if (txn->cache != NULL && cache_string_of_id(txn->cache, resource->id, value)) {
+        transaction_release(txn);
+        *found = true;
+        return STK_OK;
+    }
     sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_STRING, resource->id);
     enum stk_error error = get(txn, stmt, found, value);
     if (error == STK_OK && *found && txn->cache != NULL)
@@ -101,8 +107,17 @@ enum stk_error values_field(struct store_txn *base, const struct resource *resou
                             struct bytes field, bool *found, struct bytes *value)
 {
     struct transaction *txn = transaction_of(base);
+
+    if (txn->cache != NULL && cache_field(txn->cache, resource->id, field, value)) {
+        transaction_release(txn);
+        *found = true;
+        return STK_OK;
+    }
     sqlite3_stmt *stmt = transaction_statement_key(txn, STATEMENT_FIELD, resource->id, field);
-    return get(txn, stmt, found, value);
+    enum stk_error error = get(txn, stmt, found, value);
+    if (error == STK_OK && *found && txn->cache != NULL)
+        cache_field_put(txn->cache, resource->id, field, *value);
+    return error;
 }
 
 enum stk_error values_field_put(struct store_txn *base, struct resource *resource,
@@ -117,6 +132,7 @@ enum stk_error values_field_put(struct store_txn *base, struct resource *resourc
     transaction_bind(stmt, 3, value);
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
+    cache_field_update(txn->cache, resource->id, field, value);
     return set_type(txn, resource, VALUE_HASH);
 }
 
@@ -134,6 +150,7 @@ enum stk_error values_field_remove(struct store_txn *base, struct resource *reso
     *found = sqlite3_changes64(txn->db) != 0;
     if (!*found)
         return STK_OK;
+    cache_field_forget(txn->cache, resource->id, field);
     stmt = transaction_statement_for(txn, STATEMENT_FIELD_ANY, resource->id);
     if (transaction_number(txn, stmt, &left) != STK_OK)
         return STK_STORE;

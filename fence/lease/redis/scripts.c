@@ -141,7 +141,8 @@ static void add_bytes(struct script_args *args, struct bytes bytes)
 static void add_number(struct script_args *args, int64_t number)
 {
     size_t start = args->text.len;
-    buf_printf(&args->text, "%lld", (long long)number);
+    char text[INT64_TEXT_MAX];
+    buf_append_bytes(&args->text, bytes_of_int64(number, text));
     add(args, start);
 }
 

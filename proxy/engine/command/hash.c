@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Hashes: Redis's commands, arguments and replies. */
-#include <inttypes.h>
-#include <stdio.h>
-
 #include "fence/base/glob.h"
 #include "proxy/engine/command/exec.h"
 #include "proxy/engine/command/handlers.h"
@@ -231,7 +228,7 @@ enum stk_error hash_incrby(struct exec *exec)
     struct bytes old = {0};
     bool found;
     int64_t sum;
-    char text[24];
+    char text[INT64_TEXT_MAX];
 
     if (!exec_add_parse(exec, 3, &by) || !field_fits(exec, exec->argv[2]) ||
         exec_wrong_type(exec, VALUE_HASH))
@@ -240,8 +237,7 @@ enum stk_error hash_incrby(struct exec *exec)
         return error;
     if (!exec_add_apply(exec, &by, found, old, "hash value is not an integer", &sum))
         return STK_OK;
-    int len = snprintf(text, sizeof text, "%" PRId64, sum);
-    if (txn_failed(error = put(exec, exec->argv[2], (struct bytes){text, (size_t)len})))
+    if (txn_failed(error = put(exec, exec->argv[2], bytes_of_int64(sum, text))))
         return error;
     resp_int(exec->out, sum);
     return STK_OK;

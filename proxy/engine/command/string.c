@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Strings: Redis's commands, arguments and replies, without expiry. They run inside the store's
  * transaction. Each decides first and changes last, so that a refused one has changed nothing. */
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "proxy/engine/command/exec.h"
@@ -302,7 +300,7 @@ static enum stk_error add(struct exec *exec, const struct exec_add *add)
     struct bytes old = {0};
     bool found;
     int64_t sum;
-    char text[24];
+    char text[INT64_TEXT_MAX];
 
     if (exec_wrong_type(exec, VALUE_STRING))
         return STK_OK;
@@ -310,8 +308,7 @@ static enum stk_error add(struct exec *exec, const struct exec_add *add)
         return error;
     if (!exec_add_apply(exec, add, found, old, "value is not an integer or out of range", &sum))
         return STK_OK;
-    int len = snprintf(text, sizeof text, "%" PRId64, sum);
-    if (txn_failed(error = put(exec, exec->argv[1], (struct bytes){text, (size_t)len})))
+    if (txn_failed(error = put(exec, exec->argv[1], bytes_of_int64(sum, text))))
         return error;
     resp_int(exec->out, sum);
     return STK_OK;

@@ -137,11 +137,10 @@ static void append_member(struct buf *out, const char *name, struct bytes text)
 
 static void append_number(struct buf *out, const char *name, int64_t number)
 {
-    char digits[24];
-    int len = snprintf(digits, sizeof digits, "%" PRId64, number);
+    char text[INT64_TEXT_MAX];
 
     buf_append_text(out, name);
-    buf_append(out, digits, (size_t)len);
+    buf_append_bytes(out, bytes_of_int64(number, text));
 }
 
 void chain_append(struct chain_head *head, struct chain_hasher *hasher, int64_t time_ms,

@@ -84,7 +84,7 @@ TEST(numbers_are_read_whole_or_not_at_all)
 
 TEST(every_number_survives_being_written_and_read)
 {
-    char text[32];
+    char text[32], own[INT64_TEXT_MAX];
     int64_t value;
 
     for (int shift = 0; shift < 63; shift++)
@@ -94,7 +94,10 @@ TEST(every_number_survives_being_written_and_read)
                 snprintf(text, sizeof text, "%lld", (long long)number);
                 assert_true(bytes_to_int64(bytes_of(text), &value));
                 assert_int_equal(value, number);
+                assert_true(bytes_equal(bytes_of_int64(number, own), bytes_of(text)));
             }
+    assert_true(bytes_equal(bytes_of_int64(INT64_MIN, own), bytes_of("-9223372036854775808")));
+    assert_true(bytes_equal(bytes_of_int64(INT64_MAX, own), bytes_of("9223372036854775807")));
 }
 
 TEST(a_buffer_grows_and_keeps_its_content)

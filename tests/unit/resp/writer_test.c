@@ -37,6 +37,11 @@ TEST(numbers_are_written_whole)
     resp_int(&out, 42);
     resp_int(&out, -1);
     expect(&out, ":0\r\n:42\r\n:-1\r\n");
+    resp_int(&out, 9);
+    resp_int(&out, 10);
+    resp_int(&out, 99);
+    resp_int(&out, 100);
+    expect(&out, ":9\r\n:10\r\n:99\r\n:100\r\n");
     resp_int(&out, INT64_MAX);
     resp_int(&out, INT64_MIN);
     expect(&out, ":9223372036854775807\r\n:-9223372036854775808\r\n");
