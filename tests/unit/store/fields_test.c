@@ -254,6 +254,26 @@ TEST(fields_of_several_hashes_do_not_meet)
     fields_free(fields);
 }
 
+TEST(one_field_of_many_hashes_is_each_ones_own)
+{
+    enum { HASHES = 300000 };
+    struct fields *fields = fields_new();
+    uint32_t first = fields_mark(fields);
+    char text[32];
+    int kept = 0;
+
+    for (uint32_t mark = first; mark < first + HASHES; mark++) {
+        snprintf(text, sizeof text, "%u", mark);
+        fields_put(fields, mark, BYTES_LITERAL("f"), bytes_of(text));
+    }
+    for (uint32_t mark = first; mark < first + HASHES; mark++) {
+        snprintf(text, sizeof text, "%u", mark);
+        kept += has(fields, mark, "f", text);
+    }
+    assert_in_range(kept, 100000, 1 << 17);
+    fields_free(fields);
+}
+
 TEST(a_clear_forgets_all_and_gives_the_marks_anew)
 {
     struct fields *fields = fields_new();
