@@ -253,7 +253,8 @@ static enum step step_bulk_header(struct resp_parser *parser, const struct resp_
                  (unsigned char)first);
         return broken(parser, why);
     }
-    enum step step = take_header(parser, limits, window, "too big bulk count string", invalid, &len);
+    enum step step =
+        take_header(parser, limits, window, "too big bulk count string", invalid, &len);
     if (step != STEP_ON)
         return step;
     if (len < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A memory of resource rows: name to id, fence, type, short string or fields of a hash, so that a
  * fenced write needs no look-up by name, and a read none at all. The writer has one; the quick
- * reader has one of names and ids only. It is bounded, and takes memory only as it fills; when it is
- * full, one entry goes for each that comes.
+ * reader has one of names and ids only. It is bounded, and takes memory only as it fills; when it
+ * is full, one entry goes for each that comes.
  *
  * - It holds only what the database holds, or what the transaction under way has put there. What is
  *   rolled back of that, cache_undo forgets: a journal says which entries those are. When another

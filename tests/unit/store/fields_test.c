@@ -309,4 +309,3 @@ TEST(a_cache_without_a_mark_left_begins_anew)
     assert_true(cache_field(cache, 1, field, &value));
     cache_free(cache);
 }
-
