@@ -9,6 +9,7 @@
 #include "fence/base/json.h"
 #include "fence/base/mem.h"
 #include "proxy/engine/acl/log.h"
+#include "proxy/engine/command/cursors.h"
 #include "proxy/engine/counts.h"
 #include "proxy/engine/history/history.h"
 #include "proxy/engine/internal.h"
@@ -18,7 +19,6 @@
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/session/session.h"
 #include "proxy/engine/sweep.h"
-#include "proxy/engine/command/cursors.h"
 #include "proxy/engine/write/plan.h"
 
 /* So many timers fire in a turn, since a million leases may end in one millisecond. The others do
