@@ -468,8 +468,8 @@ ask:
         :: admitted -> tell_grant(); forget(); goto idle
         :: admitted -> goto release /* its time is over by now, or nobody hears it */
         :: !admitted ->
-            rounds++;
-            assert(rounds <= ROUNDS_MAX || crashes > 0 || MAY_WAIT);
+            rounds = (MAY_WAIT -> rounds : rounds + 1);
+            assert(rounds <= ROUNDS_MAX || crashes > 0);
             if
             :: rounds > ROUNDS_MAX -> goto drop_it
             :: else ->
