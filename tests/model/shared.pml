@@ -363,11 +363,11 @@ inline tell_over()
         goto idle \
        }
 
-/* After a loss, another's entry may stand in the way until that one is done: HELD. */
+/* After a mishap, another's entry may stand in the way until that one is done: HELD. */
 #if DAEMONS == 1
 #define MAY_WAIT false
 #else
-#define MAY_WAIT (lost && busy[1 - _pid])
+#define MAY_WAIT (mishaps > 0 && busy[1 - _pid])
 #endif
 
 /* Daemons are alike: the second one is asked where the first one is busy. */
