@@ -469,7 +469,7 @@ ask:
         :: admitted -> goto release /* its time is over by now, or nobody hears it */
         :: !admitted ->
             rounds = (MAY_WAIT -> rounds : rounds + 1);
-            assert(rounds <= ROUNDS_MAX || crashes > 0);
+            assert(rounds <= ROUNDS_MAX || crashes > 0 || (mishaps > 0 && !lost));
             if
             :: rounds > ROUNDS_MAX -> goto drop_it
             :: else ->
