@@ -17,12 +17,10 @@ enum stk_error txn_sql(struct store_txn *txn, struct sql_call *call)
     return txn->impl->sql != NULL ? txn->impl->sql(txn, call) : no_sql(call->why);
 }
 
-enum stk_error txn_guard_create(struct store_txn *txn, struct bytes table, struct bytes column,
-                                struct bytes prefix, char why[SQL_WHY_MAX])
+enum stk_error txn_guard_create(struct store_txn *txn, const struct table_guard *guard,
+                                char why[SQL_WHY_MAX])
 {
-    return txn->impl->guard_create != NULL
-               ? txn->impl->guard_create(txn, table, column, prefix, why)
-               : no_sql(why);
+    return txn->impl->guard_create != NULL ? txn->impl->guard_create(txn, guard, why) : no_sql(why);
 }
 
 enum stk_error txn_guard_drop(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX])

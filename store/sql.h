@@ -68,15 +68,19 @@ struct claim {
 };
 /* txn_present(txn, claims, count), in txn.h, hands them over. */
 
-/* Guards: `table`'s rows belong to the resource `prefix` followed by the value of `column`.
- * Refusals as with txn_sql: an error and a line in `why`. */
-enum stk_error txn_guard_create(struct store_txn *txn, struct bytes table, struct bytes column,
-                                struct bytes prefix, char why[SQL_WHY_MAX]);
+/* A guard: the rows of `table` belong to the resource `prefix` followed by the value of `column`.
+ * `token`: the column to which a statement that inserts or updates a row assigns the token; empty:
+ * it is presented. Borrowed. */
+struct table_guard {
+    struct bytes table, column, prefix, token;
+};
+/* Refusals as with txn_sql: an error and a line in `why`. */
+enum stk_error txn_guard_create(struct store_txn *txn, const struct table_guard *guard,
+                                char why[SQL_WHY_MAX]);
 enum stk_error txn_guard_drop(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX]);
 /* Call `each` for every guard; `flaw` says in words how it is not as it was made, or no longer on
  * what it was put on; empty: it is whole. */
-typedef void (*txn_each_guard)(void *context, struct bytes table, struct bytes column,
-                               struct bytes prefix, struct bytes flaw);
+typedef void (*txn_each_guard)(void *context, const struct table_guard *guard, struct bytes flaw);
 enum stk_error txn_guards(struct store_txn *txn, txn_each_guard each, void *context);
 
 #endif

@@ -172,8 +172,8 @@ struct store_txn_impl {
     /* SQL, NULL all of them in a store without it: see sql.h. */
     enum stk_error (*sql)(struct store_txn *txn, struct sql_call *call);
     void (*present)(struct store_txn *txn, const struct claim *claims, size_t count);
-    enum stk_error (*guard_create)(struct store_txn *txn, struct bytes table, struct bytes column,
-                                   struct bytes prefix, char why[SQL_WHY_MAX]);
+    enum stk_error (*guard_create)(struct store_txn *txn, const struct table_guard *guard,
+                                   char why[SQL_WHY_MAX]);
     enum stk_error (*guard_drop)(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX]);
     enum stk_error (*guards)(struct store_txn *txn, txn_each_guard each, void *context);
 };

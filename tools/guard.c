@@ -10,10 +10,11 @@
 #include "tools/options.h"
 #include "tools/term.h"
 
-enum { COLUMNS = 4 };
+enum { TOKEN_COLUMN = 3, COLUMNS = 5 };
 
 struct settings {
     const char *table, *column, *prefix; /* the operands */
+    const char *token;                   /* NULL: tokens are presented */
     const char *store;                   /* NULL: -u says where */
     bool json;
 };
@@ -29,7 +30,13 @@ struct settings {
             "one JSON value instead of text", NULL                                                 \
     }
 
-static const struct option_row change_rows[] = {STORE_ROW};
+static const struct option_row create_rows[] = {
+    STORE_ROW,
+    {"token-column", OPTION_TEXT, offsetof(struct settings, token), 0, 0, "NAME",
+     "a column for tokens, added where there is none: INSERT and UPDATE assign the token to it",
+     NULL},
+};
+static const struct option_row drop_rows[] = {STORE_ROW};
 static const struct option_row list_rows[] = {STORE_ROW, JSON_ROW};
 
 static const struct option_table create_table = {
@@ -37,9 +44,10 @@ static const struct option_table create_table = {
     .usage = "stockade guard create TABLE COLUMN PREFIX [options]",
     .about =
         "Guards a table: from now on a row changes only in a transaction that presents the\n"
-        "token of the resource PREFIX followed by the row's COLUMN. Run it again to restore a\n"
-        "guard that was damaged.\n\n" ANSWER_EXITS,
-    OPTION_ROWS(change_rows),
+        "token of the resource PREFIX followed by the row's COLUMN. With --token-column (in\n"
+        "PostgreSQL) an INSERT or UPDATE assigns the token itself, and DELETE presents it. Run it\n"
+        "again to restore a guard that was damaged.\n\n" ANSWER_EXITS,
+    OPTION_ROWS(create_rows),
     .operands = {{"TABLE", offsetof(struct settings, table)},
                  {"COLUMN", offsetof(struct settings, column)},
                  {"PREFIX", offsetof(struct settings, prefix)}},
@@ -48,7 +56,7 @@ static const struct option_table drop_table = {
     .command = "stockade guard drop",
     .usage = "stockade guard drop TABLE [options]",
     .about = "Takes the guard off a table.\n\n" ANSWER_EXITS,
-    OPTION_ROWS(change_rows),
+    OPTION_ROWS(drop_rows),
     .operands = {{"TABLE", offsetof(struct settings, table)}},
 };
 static const struct option_table list_table = {
@@ -60,18 +68,30 @@ static const struct option_table list_table = {
 
 static int change(struct answer *answer, const struct settings *settings)
 {
-    const char *create[] = {"GUARD", "CREATE", settings->table, settings->column, settings->prefix};
+    const char *create[] = {"GUARD",          "CREATE", settings->table, settings->column,
+                            settings->prefix, "TOKEN",  settings->token};
     const char *drop[] = {"GUARD", "DROP", settings->table};
     int code = CLI_OK;
 
     answer->key = settings->table;
-    stk_reply *reply = settings->column != NULL ? answer_ask(answer, create, 5, &code)
-                                                : answer_ask(answer, drop, 3, &code);
+    stk_reply *reply = settings->column != NULL
+                           ? answer_ask(answer, create, settings->token != NULL ? 7 : 5, &code)
+                           : answer_ask(answer, drop, 3, &code);
     stk_reply_free(reply);
     return code;
 }
 
-static const char *const names[COLUMNS] = {"table", "column", "prefix", "state"};
+static const char *const names[COLUMNS] = {"table", "column", "prefix", "token_column", "state"};
+
+static const char *const heads[COLUMNS] = {"TABLE", "COLUMN", "PREFIX", "TOKEN", "STATE"};
+
+static bool any_takes_tokens(const stk_reply *guards)
+{
+    for (size_t i = 0; i < stk_reply_count(guards); i++)
+        if (answer_entry(stk_reply_at(guards, i), names[TOKEN_COLUMN]) != NULL)
+            return true;
+    return false;
+}
 
 static bool is_broken(const stk_reply *guard)
 {
@@ -83,8 +103,9 @@ static void list_json(struct buf *out, const stk_reply *guards)
     for (size_t i = 0; i < stk_reply_count(guards); i++) {
         buf_append_text(out, i == 0 ? "[\n  " : ",\n  ");
         for (size_t column = 0; column < COLUMNS; column++)
-            answer_text(out, column == 0 ? "{" : ", ", names[column],
-                        answer_entry_text(stk_reply_at(guards, i), names[column]));
+            if (answer_entry(stk_reply_at(guards, i), names[column]) != NULL)
+                answer_text(out, column == 0 ? "{" : ", ", names[column],
+                            answer_entry_text(stk_reply_at(guards, i), names[column]));
         if (is_broken(stk_reply_at(guards, i)))
             answer_text(out, ", ", "problem",
                         answer_entry_text(stk_reply_at(guards, i), "problem"));
@@ -95,27 +116,30 @@ static void list_json(struct buf *out, const stk_reply *guards)
 
 static void list_table_print(const stk_reply *guards)
 {
-    static const char *const head[COLUMNS] = {"TABLE", "COLUMN", "PREFIX", "STATE"};
-    size_t count = stk_reply_count(guards), cells = (count + 1) * COLUMNS;
-    const char **all = mem_zalloc(cells * sizeof *all);
-    char(*texts)[TERM_NAME_MAX + 1] = mem_zalloc(cells * sizeof *texts);
+    size_t rows = stk_reply_count(guards) + 1, shown[COLUMNS], columns = 0;
     struct term term;
 
-    for (size_t i = 0; i < cells; i++) {
-        size_t row = i / COLUMNS, column = i % COLUMNS;
+    for (size_t column = 0; column < COLUMNS; column++)
+        if (column != TOKEN_COLUMN || any_takes_tokens(guards))
+            shown[columns++] = column;
+    const char **all = mem_zalloc(rows * columns * sizeof *all);
+    char(*texts)[TERM_NAME_MAX + 1] = mem_zalloc(rows * columns * sizeof *texts);
+
+    for (size_t i = 0; i < rows * columns; i++) {
+        size_t row = i / columns, column = shown[i % columns];
         all[i] = row == 0
-                     ? head[column]
+                     ? heads[column]
                      : term_name(answer_entry_text(stk_reply_at(guards, row - 1), names[column]),
                                  TERM_NAME_MAX, texts[i]);
     }
     term_open(&term);
-    if (count > 0)
-        term_table(&term, all, count + 1, COLUMNS);
-    for (size_t i = 0; i < count; i++) {
+    if (rows > 1)
+        term_table(&term, all, rows, columns);
+    for (size_t i = 0; i + 1 < rows; i++) {
         const stk_reply *guard = stk_reply_at(guards, i);
         struct bytes problem = answer_entry_text(guard, "problem");
         if (is_broken(guard) && problem.len > 0)
-            term_line(&term, "%s: %.*s", all[(i + 1) * COLUMNS], (int)problem.len, problem.data);
+            term_line(&term, "%s: %.*s", all[(i + 1) * columns], (int)problem.len, problem.data);
     }
     free(texts);
     free(all);

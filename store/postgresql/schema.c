@@ -20,9 +20,10 @@ EMBED_FILE(step_sql, "store/postgresql/schema/2_sql.sql");
 EMBED_FILE(step_guards, "store/postgresql/schema/3_guards.sql");
 EMBED_FILE(step_anew, "store/postgresql/schema/4_anew.sql");
 EMBED_FILE(step_held, "store/postgresql/schema/5_held.sql");
+EMBED_FILE(step_column, "store/postgresql/schema/6_column.sql");
 
 static const char *const steps[] = {
-    step_store, step_sql, step_guards, step_anew, step_held,
+    step_store, step_sql, step_guards, step_anew, step_held, step_column,
 };
 
 enum { VERSION = sizeof steps / sizeof *steps };

@@ -27,6 +27,8 @@ bool pg_schema_count_opening(struct pg *pg, int64_t *opening);
     " ('guard', 'id integer !a, relation regclass !, name text !, key text !, type regtype "       \
     "!, prefix text !, by_row boolean !',"                                                         \
     " ARRAY['PRIMARY KEY (id)', 'UNIQUE (relation)']),"                                            \
+    " ('guard_token', 'id integer !, token text !, adds boolean !',"                               \
+    " ARRAY['PRIMARY KEY (id)']),"                                                                 \
     " ('mark', 'session bigint !, number bigint !, written_ms bigint !, void boolean !',"          \
     " ARRAY['PRIMARY KEY (session, number)']),"                                                    \
     " ('meta', 'one boolean !, version bigint !, session bigint !, floor bigint !, "               \

@@ -357,10 +357,11 @@
     X(SAVEPOINT_KEEP, "RELEASE SAVEPOINT stockade_savepoint")                                      \
     X(SAVEPOINT_UNDO, "ROLLBACK TO SAVEPOINT stockade_savepoint")                                  \
     /* Give NULL, or why it was refused. */                                                        \
-    X(GUARD_CREATE, "SELECT stockade.guard_try($1, $2, $3)")                                       \
+    X(GUARD_CREATE, "SELECT stockade.guard_try($1, $2, $3, $4)")                                   \
     X(GUARD_DROP, "SELECT stockade.guard_try($1, NULL, NULL)")                                     \
     /* With the name of the table by which GUARD DROP finds the guard. */                          \
     X(GUARDS, "SELECT coalesce(stockade.table_name(relation), name), key, prefix,"                 \
+              " coalesce(stockade.guard_takes(g), ''),"                                            \
               " coalesce((SELECT string_agg(problem, '; ') FROM stockade.guard_flaws() f"          \
               " WHERE f.id = g.id), '') FROM stockade.guard g ORDER BY 1, id")                     \
     X(GUARD_BROKEN, "SELECT format('the guard of table %s is broken: %s', name, problem)"          \

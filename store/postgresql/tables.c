@@ -469,14 +469,15 @@ static enum stk_error change_guard(struct pg_txn *txn, enum pg_statement stateme
     return refused ? STK_ERR : STK_OK;
 }
 
-enum stk_error pg_guard_create(struct store_txn *base, struct bytes table, struct bytes column,
-                               struct bytes prefix, char why[SQL_WHY_MAX])
+enum stk_error pg_guard_create(struct store_txn *base, const struct table_guard *guard,
+                               char why[SQL_WHY_MAX])
 {
     struct pg_params params = {.count = 0};
 
-    pg_param_bytes(&params, table);
-    pg_param_bytes(&params, column);
-    pg_param_bytes(&params, prefix);
+    pg_param_bytes(&params, guard->table);
+    pg_param_bytes(&params, guard->column);
+    pg_param_bytes(&params, guard->prefix);
+    pg_param_bytes(&params, guard->token);
     return change_guard(pg_txn_of(base), PG_GUARD_CREATE, &params, why);
 }
 
@@ -498,8 +499,12 @@ enum stk_error pg_guards(struct store_txn *base, txn_each_guard each, void *cont
     if (result == NULL)
         return STK_STORE;
     for (int i = 0; i < txn->pg->pq.PQntuples(result); i++)
-        each(context, pg_value_bytes(txn->pg, result, i, 0), pg_value_bytes(txn->pg, result, i, 1),
-             pg_value_bytes(txn->pg, result, i, 2), pg_value_bytes(txn->pg, result, i, 3));
+        each(context,
+             &(struct table_guard){.table = pg_value_bytes(txn->pg, result, i, 0),
+                                   .column = pg_value_bytes(txn->pg, result, i, 1),
+                                   .prefix = pg_value_bytes(txn->pg, result, i, 2),
+                                   .token = pg_value_bytes(txn->pg, result, i, 3)},
+             pg_value_bytes(txn->pg, result, i, 4));
     txn->pg->pq.PQclear(result);
     return STK_OK;
 }

@@ -33,8 +33,8 @@ enum stk_error pg_flush(struct store_txn *txn, size_t max, struct flush_walk *wa
 enum stk_error pg_audit_head(struct store_txn *txn, struct bytes chain, int64_t lines,
                              struct bytes hash, bool *restored);
 /* Guards; schema/3_guards.sql does the work. */
-enum stk_error pg_guard_create(struct store_txn *txn, struct bytes table, struct bytes column,
-                               struct bytes prefix, char why[SQL_WHY_MAX]);
+enum stk_error pg_guard_create(struct store_txn *txn, const struct table_guard *guard,
+                               char why[SQL_WHY_MAX]);
 enum stk_error pg_guard_drop(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX]);
 enum stk_error pg_guards(struct store_txn *txn, txn_each_guard each, void *context);
 /* Run a savepoint's statement, in an operation with a transaction of its own. */

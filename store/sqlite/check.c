@@ -220,17 +220,14 @@ static void check_schema(struct check *check)
         report_failure(check, "the schema");
 }
 
-static void judge_guard(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                        struct bytes flaw)
+static void judge_guard(void *context, const struct table_guard *guard, struct bytes flaw)
 {
     struct check *check = context;
 
-    (void)column;
-    (void)prefix;
     check->call->guards++;
     if (flaw.len > 0)
-        check_report(check->call, "guard", "table %.*s: %.*s", (int)table.len, table.data,
-                     (int)flaw.len, flaw.data);
+        check_report(check->call, "guard", "table %.*s: %.*s", (int)guard->table.len,
+                     guard->table.data, (int)flaw.len, flaw.data);
 }
 
 static void check_guards(struct check *check)

@@ -392,8 +392,11 @@ enum stk_error guards_each(struct store_txn *base, txn_each_guard each, void *co
 
     for (size_t i = 0; guards != NULL && i < guards->count; i++) {
         const struct watched *watched = &guards->list[i];
-        each(context, bytes_of(watched->guard.table), bytes_of(watched->guard.column),
-             bytes_of(watched->guard.prefix), bytes_of(watched->flaw));
+        each(context,
+             &(struct table_guard){.table = bytes_of(watched->guard.table),
+                                   .column = bytes_of(watched->guard.column),
+                                   .prefix = bytes_of(watched->guard.prefix)},
+             bytes_of(watched->flaw));
     }
     return STK_OK;
 }
@@ -656,18 +659,17 @@ static bool is_text(struct bytes text)
            (text.len == 0 || memchr(text.data, '\0', text.len) == NULL);
 }
 
-static enum stk_error perform(struct store_txn *base, struct bytes table, struct bytes column,
-                              struct bytes prefix, char why[SQL_WHY_MAX],
-                              enum stk_error (*change)(struct task *))
+static enum stk_error perform(struct store_txn *base, const struct table_guard *guard,
+                              char why[SQL_WHY_MAX], enum stk_error (*change)(struct task *))
 {
     struct task task = {.txn = transaction_of(base), .why = why};
 
-    if (!is_text(table) || !is_text(column) || !is_text(prefix))
+    if (!is_text(guard->table) || !is_text(guard->column) || !is_text(guard->prefix))
         return refuse(&task, "names and prefixes have at most %d bytes and no zero bytes",
                       NAME_MAX_BYTES);
-    task.guard.table = name_new(table);
-    task.guard.column = name_new(column);
-    task.guard.prefix = name_new(prefix);
+    task.guard.table = name_new(guard->table);
+    task.guard.column = name_new(guard->column);
+    task.guard.prefix = name_new(guard->prefix);
     enum stk_error error = as_a_whole(&task, change);
     free(task.guard.table);
     free(task.guard.column);
@@ -675,13 +677,19 @@ static enum stk_error perform(struct store_txn *base, struct bytes table, struct
     return error;
 }
 
-enum stk_error guards_create(struct store_txn *txn, struct bytes table, struct bytes column,
-                             struct bytes prefix, char why[SQL_WHY_MAX])
+enum stk_error guards_create(struct store_txn *txn, const struct table_guard *guard,
+                             char why[SQL_WHY_MAX])
 {
-    return perform(txn, table, column, prefix, why, create);
+    if (guard->token.len > 0) {
+        text_print(why, SQL_WHY_MAX,
+                   "guards with TOKEN are in PostgreSQL only as yet: guard the table without it, "
+                   "and present the token");
+        return STK_ERR;
+    }
+    return perform(txn, guard, why, create);
 }
 
 enum stk_error guards_drop(struct store_txn *txn, struct bytes table, char why[SQL_WHY_MAX])
 {
-    return perform(txn, table, BYTES_LITERAL(""), BYTES_LITERAL(""), why, drop);
+    return perform(txn, &(struct table_guard){.table = table}, why, drop);
 }

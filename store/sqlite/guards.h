@@ -47,8 +47,7 @@ const char *guards_first_flaw(const struct guards *guards, const char **table);
 
 /* The primitives of sql.h that end in the same words, with their contracts. Creating the same guard
  * again restores one that is broken. */
-enum stk_error guards_create(struct store_txn *, struct bytes, struct bytes, struct bytes,
-                             char why[SQL_WHY_MAX]);
+enum stk_error guards_create(struct store_txn *, const struct table_guard *, char why[SQL_WHY_MAX]);
 enum stk_error guards_drop(struct store_txn *, struct bytes, char why[SQL_WHY_MAX]);
 enum stk_error guards_each(struct store_txn *, txn_each_guard, void *);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GUARD CREATE table column prefix | DROP table | LIST: which of the users' tables are guarded. The
- * store makes, removes and checks guards; this is only the command. */
+/* GUARD CREATE table column prefix [TOKEN column] | DROP table | LIST: which of the users' tables
+ * are guarded. The store makes, removes and checks guards; this is only the command. */
 #include "fence/base/mem.h"
 #include "proxy/engine/command/handlers.h"
 #include "proxy/engine/session/arguments.h"
@@ -26,8 +26,13 @@ static enum stk_error create_run(struct store_op *op, struct store_txn *txn)
     struct request *request = request_of_op(op);
     struct outcome *outcome = request->state;
 
-    return conclude(request, txn_guard_create(txn, request->argv[2], request->argv[3],
-                                              request->argv[4], outcome->why));
+    const struct table_guard guard = {.table = request->argv[2],
+                                      .column = request->argv[3],
+                                      .prefix = request->argv[4],
+                                      .token = request->argc > 5 ? request->argv[6]
+                                                                 : (struct bytes){"", 0}};
+
+    return conclude(request, txn_guard_create(txn, &guard, outcome->why));
 }
 
 static enum stk_error drop_run(struct store_op *op, struct store_txn *txn)
@@ -75,19 +80,22 @@ struct listing {
     bool resp3;
 };
 
-static void list_one(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                     struct bytes flaw)
+static void list_one(void *context, const struct table_guard *guard, struct bytes flaw)
 {
     struct listing *listing = context;
     struct buf *out = &listing->body;
 
-    resp_map(out, flaw.len > 0 ? 5 : 4, listing->resp3);
+    resp_map(out, 4u + (guard->token.len > 0) + (flaw.len > 0), listing->resp3);
     resp_bulk_text(out, "table");
-    resp_bulk(out, table);
+    resp_bulk(out, guard->table);
     resp_bulk_text(out, "column");
-    resp_bulk(out, column);
+    resp_bulk(out, guard->column);
     resp_bulk_text(out, "prefix");
-    resp_bulk(out, prefix);
+    resp_bulk(out, guard->prefix);
+    if (guard->token.len > 0) {
+        resp_bulk_text(out, "token_column");
+        resp_bulk(out, guard->token);
+    }
     resp_bulk_text(out, "state");
     resp_bulk_text(out, flaw.len > 0 ? "broken" : "ok");
     if (flaw.len > 0) {
@@ -120,7 +128,12 @@ static void change(struct request *request, store_run *run)
 
 static void guard_create(struct request *request)
 {
-    change(request, create_run);
+    if (request->argc > 5 &&
+        (request->argc != 7 || !request_is_word(request, 5, "TOKEN") || request->argv[6].len == 0))
+        request_fail(request, STK_ERR,
+                     "syntax error: GUARD CREATE table column prefix [TOKEN column]");
+    else
+        change(request, create_run);
 }
 
 static void guard_drop(struct request *request)
@@ -136,7 +149,7 @@ static void guard_list(struct request *request)
 }
 
 const struct subcommand guard_subcommands[] = {
-    {"guard|create", 5, guard_create, DEED_ADMIN},
+    {"guard|create", -5, guard_create, DEED_ADMIN},
     {"guard|drop", 3, guard_drop, DEED_ADMIN},
     {"guard|list", 2, guard_list, DEED_ADMIN},
     {"guard|help", 2, request_help, DEED_ADMIN},

@@ -126,12 +126,10 @@ static void judge(struct lock_client *client, struct bytes resource)
              client->who, log_quoted(resource, name, sizeof name));
 }
 
-static void note_guard(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                       struct bytes flaw)
+static void note_guard(void *context, const struct table_guard *guard, struct bytes flaw)
 {
-    (void)table, (void)column;
     if (flaw.len == 0)
-        prefixes_add(context, prefix);
+        prefixes_add(context, guard->prefix);
 }
 
 static enum stk_error guards_run(struct store_op *op, struct store_txn *txn)

@@ -15,9 +15,13 @@ static enum stk_error change(struct store_txn *txn, void *arg)
 {
     struct ask *ask = arg;
 
-    ask->error = ask->drop ? txn_guard_drop(txn, bytes_of(ask->table), ask->why)
-                           : txn_guard_create(txn, bytes_of(ask->table), bytes_of(ask->column),
-                                              bytes_of(ask->prefix), ask->why);
+    ask->error = ask->drop
+                     ? txn_guard_drop(txn, bytes_of(ask->table), ask->why)
+                     : txn_guard_create(txn,
+                                        &(struct table_guard){.table = bytes_of(ask->table),
+                                                              .column = bytes_of(ask->column),
+                                                              .prefix = bytes_of(ask->prefix)},
+                                        ask->why);
     return STK_OK;
 }
 
@@ -43,14 +47,13 @@ static const char *drop(struct rig *rig, const char *table)
     return done(rig, (struct ask){.table = table, .drop = true});
 }
 
-static void list_one(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                     struct bytes flaw)
+static void list_one(void *context, const struct table_guard *guard, struct bytes flaw)
 {
     char *text = context;
     size_t used = strlen(text);
 
-    snprintf(text + used, 256 - used, "%.*s.%.*s=%.*s%s;", (int)table.len, table.data,
-             (int)column.len, column.data, (int)prefix.len, prefix.data,
+    snprintf(text + used, 256 - used, "%.*s.%.*s=%.*s%s;", (int)guard->table.len, guard->table.data,
+             (int)guard->column.len, guard->column.data, (int)guard->prefix.len, guard->prefix.data,
              flaw.len > 0 ? " broken" : "");
 }
 
@@ -150,9 +153,18 @@ static void create_with_zero(struct store_txn *txn)
     struct bytes bad = {"t\0t", 3}, good = BYTES_LITERAL("t");
     char why[SQL_WHY_MAX] = "";
 
-    assert_int_equal(txn_guard_create(txn, bad, good, good, why), STK_ERR);
-    assert_int_equal(txn_guard_create(txn, good, bad, good, why), STK_ERR);
-    assert_int_equal(txn_guard_create(txn, good, good, bad, why), STK_ERR);
+    assert_int_equal(
+        txn_guard_create(txn, &(struct table_guard){.table = bad, .column = good, .prefix = good},
+                         why),
+        STK_ERR);
+    assert_int_equal(
+        txn_guard_create(txn, &(struct table_guard){.table = good, .column = bad, .prefix = good},
+                         why),
+        STK_ERR);
+    assert_int_equal(
+        txn_guard_create(txn, &(struct table_guard){.table = good, .column = good, .prefix = bad},
+                         why),
+        STK_ERR);
     assert_contains(why, "no zero bytes");
 }
 

@@ -185,7 +185,11 @@ static void define_between(struct store_txn *txn)
     assert_ok(sql_body(txn, &drop));
     assert_ok(sql_body(txn, &define));
     assert_true(overwrite(txn, "r", "b-two!"));
-    assert_ok(txn_guard_create(txn, bytes_of("t"), bytes_of("x"), bytes_of("t:"), why));
+    assert_ok(txn_guard_create(txn,
+                               &(struct table_guard){.table = bytes_of("t"),
+                                                     .column = bytes_of("x"),
+                                                     .prefix = bytes_of("t:")},
+                               why));
     assert_true(overwrite(txn, "r", "b-3333"));
 }
 

@@ -300,7 +300,11 @@ static enum stk_error write_sql(struct store_txn *txn, struct run *run)
 static enum stk_error put_guard(struct store_txn *txn, struct run *run)
 {
     char why[SQL_WHY_MAX] = "";
-    return txn_guard_create(txn, bytes_of(run->table), bytes_of("sku"), bytes_of("sku:"), why);
+    return txn_guard_create(txn,
+                            &(struct table_guard){.table = bytes_of(run->table),
+                                                  .column = bytes_of("sku"),
+                                                  .prefix = bytes_of("sku:")},
+                            why);
 }
 
 static enum stk_error drop_guard(struct store_txn *txn, struct run *run)
@@ -309,10 +313,9 @@ static enum stk_error drop_guard(struct store_txn *txn, struct run *run)
     return txn_guard_drop(txn, bytes_of(run->table), why);
 }
 
-static void each_guard(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                       struct bytes flaw)
+static void each_guard(void *context, const struct table_guard *guard, struct bytes flaw)
 {
-    (void)context, (void)table, (void)column, (void)prefix, (void)flaw;
+    (void)context, (void)guard, (void)flaw;
 }
 
 static enum stk_error list_guards(struct store_txn *txn, struct run *run)

@@ -23,8 +23,12 @@ static void furnish(struct store_txn *txn)
         rig_grant(txn, "sku:2", "somebody else");
     }
     rig_set(txn, "key", "value");
-    assert_int_equal(
-        txn_guard_create(txn, bytes_of("guarded"), bytes_of("sku"), bytes_of("sku:"), why), STK_OK);
+    assert_int_equal(txn_guard_create(txn,
+                                      &(struct table_guard){.table = bytes_of("guarded"),
+                                                            .column = bytes_of("sku"),
+                                                            .prefix = bytes_of("sku:")},
+                                      why),
+                     STK_OK);
 }
 
 /* A store with leases, values, a guarded table with a row, a table `t`, and views and triggers of

@@ -32,10 +32,9 @@ SQLITE_TEST(a_store_that_cannot_be_opened_for_lack_of_memory_says_so)
     rig_open(rig, false);
 }
 
-static void note_broken(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                        struct bytes flaw)
+static void note_broken(void *context, const struct table_guard *guard, struct bytes flaw)
 {
-    (void)table, (void)column, (void)prefix;
+    (void)guard;
     *(int *)context += flaw.len > 0 ? 100 : 1;
 }
 
@@ -44,7 +43,11 @@ static enum stk_error guard(struct store_txn *txn, void *arg)
     char why[SQL_WHY_MAX];
 
     (void)arg;
-    return txn_guard_create(txn, bytes_of("stock"), bytes_of("sku"), bytes_of("sku:"), why);
+    return txn_guard_create(txn,
+                            &(struct table_guard){.table = bytes_of("stock"),
+                                                  .column = bytes_of("sku"),
+                                                  .prefix = bytes_of("sku:")},
+                            why);
 }
 
 static enum stk_error unguard(struct store_txn *txn, void *arg)

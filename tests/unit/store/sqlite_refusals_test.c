@@ -200,10 +200,9 @@ static enum stk_error flush(struct store_txn *txn, void *arg)
     return flush_in_steps(txn);
 }
 
-static void each_guard(void *context, struct bytes table, struct bytes column, struct bytes prefix,
-                       struct bytes flaw)
+static void each_guard(void *context, const struct table_guard *guard, struct bytes flaw)
 {
-    (void)context, (void)table, (void)column, (void)prefix, (void)flaw;
+    (void)context, (void)guard, (void)flaw;
 }
 
 static enum stk_error guard(struct store_txn *txn, void *arg)
@@ -212,8 +211,11 @@ static enum stk_error guard(struct store_txn *txn, void *arg)
     char why[SQL_WHY_MAX] = "";
 
     (void)arg;
-    if (txn_failed(error = txn_guard_create(txn, bytes_of("wares"), bytes_of("sku"),
-                                            bytes_of("sku:"), why)) ||
+    if (txn_failed(error = txn_guard_create(txn,
+                                            &(struct table_guard){.table = bytes_of("wares"),
+                                                                  .column = bytes_of("sku"),
+                                                                  .prefix = bytes_of("sku:")},
+                                            why)) ||
         txn_failed(error = txn_guards(txn, each_guard, NULL)))
         return error;
     return txn_guard_drop(txn, bytes_of("guarded"), why);
@@ -239,7 +241,11 @@ static void furnish(struct store_txn *txn)
     row = rig_find(txn, "hash");
     assert_ok(txn_resource_make(txn, bytes_of("hash"), &row));
     assert_ok(txn_field_put(txn, &row, bytes_of("f"), bytes_of("1")));
-    assert_ok(txn_guard_create(txn, bytes_of("guarded"), bytes_of("sku"), bytes_of("g:"), why));
+    assert_ok(txn_guard_create(txn,
+                               &(struct table_guard){.table = bytes_of("guarded"),
+                                                     .column = bytes_of("sku"),
+                                                     .prefix = bytes_of("g:")},
+                               why));
 }
 
 /* What another program sees in the file. */
