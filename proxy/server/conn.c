@@ -49,9 +49,9 @@ struct conn {
     struct conns *conns;
     struct session *session; /* NULL: lingering or closed */
     union socket socket;
-    struct buf out;        /* what the write under way sends */
-    size_t unsent;         /* its length: all of it is held until the last byte has left */
-    size_t counted;        /* what the engine counts of it, once the session is closed */
+    struct buf out;  /* what the write under way sends */
+    size_t unsent;   /* its length: all of it is held until the last byte has left */
+    size_t counted;  /* what the engine counts of it, once the session is closed */
     struct tls *tls; /* NULL: plain, or its turn for a handshake has not come */
     struct handshake handshake;
     struct buf pending; /* what TLS itself has to say once that write is done */

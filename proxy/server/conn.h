@@ -24,7 +24,7 @@ struct conns {
     struct buf out;       /* of the connection whose turn it is; empty between turns */
 
     struct handshakes handshakes;
-    struct buf plain, sealed; /* as `out`: what was received, and what is to be sent */
+    struct buf plain, sealed;           /* as `out`: what was received, and what is to be sent */
     char read_buffer[READ_BUFFER_SIZE]; /* of the connection that is being read */
 };
 
