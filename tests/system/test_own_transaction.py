@@ -196,7 +196,8 @@ def test_a_lease_outlives_its_ttl_while_its_holders_sql_runs(rig, request, store
     daemon = rig.daemon("--sql-time-limit", "60000", **options)
     other = daemon.client()
     other("SQL", "CREATE TABLE done(n int)")
-    with connect(daemon, timeout=2 * HANG_SECONDS) as python, python.lease("s", ttl=TTL_MS / 1000) as lease:
+    with connect(daemon, timeout=2 * HANG_SECONDS) as python, \
+            python.lease("s", ttl=TTL_MS / 1000) as lease:
         work = Beside(lambda: python.sql(LONG[store], leases=[lease]))
         while work.is_alive():
             assert other.ask("ACQUIRE", "s", 1000) is None

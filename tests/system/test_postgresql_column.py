@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guards by column in PostgreSQL: each statement that inserts or updates a row assigns the token."""
+"""Guards by column in PostgreSQL: what inserts or updates a row assigns the token."""
 
 import collections
 import json
@@ -246,7 +246,7 @@ def test_a_grant_waits_for_a_statement_and_refuses_its_token(stock):
 
 @pytest.mark.parametrize("level", ["READ COMMITTED", "REPEATABLE READ"])
 def test_the_rightful_holder_is_never_the_victim_of_a_deadlock(stock, level):
-    """It presents, which locks the fence, and deletes; a stale one has the row, and wants the fence.
+    """It presents, which locks the fence, and deletes; a stale one has the row, wants the fence.
     The stale one has a snapshot from before the grant, where its level has one."""
     client = stock.daemon.client()
     stock.database.sql("INSERT INTO articles VALUES(60) ON CONFLICT DO NOTHING")
@@ -301,8 +301,8 @@ def test_a_second_statement_of_the_holders_waits_for_the_first(stock):
         waits = threading.Thread(target=lambda: ended.append(code_of(lambda: ask(
             second, "UPDATE lines SET amount = 3, token = %s WHERE id = 2", stock.token))))
         waits.start()
-        wait_until(lambda: ask(watch, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-                                      "AND query LIKE 'UPDATE lines%'"), "it waits")
+        wait_until(lambda: ask(watch, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = "
+                                      "'Lock' AND query LIKE 'UPDATE lines%'"), "it waits")
         ask(first, "COMMIT")
         waits.join(patience(30))
         assert ended == [None]
@@ -323,7 +323,7 @@ def test_a_statement_sets_limits_for_its_transaction_alone(stock):
         assert limits() == ("0", "off")
 
 
-def test_a_trigger_that_would_fire_behind_the_guards_is_refused_or_told(stock):
+def test_no_trigger_fires_behind_the_guards(stock):
     client = stock.daemon.client()
     with stock.database.connect() as link:
         ask(link, "CREATE FUNCTION move() RETURNS trigger LANGUAGE plpgsql AS "
@@ -357,7 +357,8 @@ def test_what_cannot_take_tokens_is_refused(stock):
     for table, token, word in (("tree", "t", "partitions"), ("made", "t", "generated"),
                                ("wrong", "a", "int8 that may be NULL"),
                                ("wrong", "b", "int8 that may be NULL"),
-                               ("wrong", "c", "int8 that may be NULL"), ("wrong", "d", "has values")):
+                               ("wrong", "c", "int8 that may be NULL"),
+                               ("wrong", "d", "has values")):
         error = client.ask("GUARD", "CREATE", table, "sku", "sku:", "TOKEN", token)
         assert isinstance(error, ReplyError) and word in str(error), error
     for words in (["TOKEN"], ["TOKEN", ""], ["TOKE", "t"], ["TOKEN", "t", "t"]):
