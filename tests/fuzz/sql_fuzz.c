@@ -207,8 +207,11 @@ static enum stk_error furnish(struct store_txn *txn)
             check(txn_field_put(txn, &resource, bytes_of("f"), bytes_of("value")) == STK_OK);
     }
     for (int i = 0; i < 2; i++)
-        check(txn_guard_create(txn, bytes_of(guarded[i][0]), bytes_of(guarded[i][1]),
-                               bytes_of(guarded[i][2]), why) == STK_OK);
+        check(txn_guard_create(txn,
+                               &(struct table_guard){.table = bytes_of(guarded[i][0]),
+                                                     .column = bytes_of(guarded[i][1]),
+                                                     .prefix = bytes_of(guarded[i][2])},
+                               why) == STK_OK);
     return STK_OK;
 }
 

@@ -493,7 +493,7 @@ drop_it:
     fi;
 
     /* Granted, and not recorded: an entry of its own goes, a row's stays. An exclusive lock is its
-     * owner's, for whom another daemon may be about to record it: who is here first has the word. */
+     * owner's, for whom another daemon may be about to record it: who is here first decides. */
 unlock:
     if
     MAY_CRASH

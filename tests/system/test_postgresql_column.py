@@ -203,7 +203,7 @@ def test_one_token_stands_for_one_resource(stock):
             STALE, UNKNOWN)
         for sql in (f"UPDATE lines SET sku = '2', token = {token} WHERE sku = '1'",
                     f"UPDATE lines SET sku = '2', token = {stock.other} WHERE sku = '1'",
-                    f"UPDATE articles SET sku = 1001 WHERE sku = 1"):
+                    "UPDATE articles SET sku = 1001 WHERE sku = 1"):
             with pytest.raises(psycopg2.Error) as error:
                 ask(link, sql)
             assert error.value.pgcode == GUARDED, sql

@@ -13,7 +13,7 @@
 -- up, long before the rightful holder could be the victim of a deadlock.
 
 -- The columns that take tokens; a guard without one is by present(). `adds`: the guard made the
--- column, and takes it away when it goes. Daemons of an older version find stockade.guard as it was.
+-- column, and takes it away when it goes. Older daemons find stockade.guard as they know it.
 CREATE TABLE stockade.guard_token(
   id int4 PRIMARY KEY,
   token text NOT NULL,
@@ -440,7 +440,8 @@ BEGIN
   SELECT * INTO old FROM stockade.guard g WHERE g.relation = target;
   IF old.id IS NOT NULL THEN
     SELECT * INTO old_token FROM stockade.guard_token t WHERE t.id = old.id;
-    IF (old.key, old.prefix, old_token.token) IS DISTINCT FROM (guard.key, guard.prefix, takes::text)
+    IF (old.key, old.prefix, old_token.token)
+          IS DISTINCT FROM (guard.key, guard.prefix, takes::text)
         OR NOT EXISTS(SELECT FROM stockade.guard_flaws() f WHERE f.id = old.id) THEN
       RAISE EXCEPTION USING ERRCODE = '42710', MESSAGE = format('table %s is guarded already, by '
         'column %s and prefix %s%s; GUARD DROP it first', target, old.key, old.prefix,
@@ -455,8 +456,8 @@ BEGIN
     INSERT INTO stockade.guard_token VALUES(guard.id, takes, adds);
     outrun := stockade.guard_outrun(guard);
     IF outrun IS NOT NULL THEN
-      RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('trigger %I of %s would fire behind '
-        'the guard''s own: ALTER TRIGGER ... RENAME TO a name that comes before "~"', outrun,
+      RAISE EXCEPTION USING ERRCODE = '55000', MESSAGE = format('trigger %I of %s would fire '
+        'behind the guard''s own: ALTER TRIGGER ... RENAME TO a name that comes before "~"', outrun,
         target);
     END IF;
     IF adds THEN

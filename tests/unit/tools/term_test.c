@@ -69,16 +69,15 @@ TEST(a_name_is_cut_to_its_width_and_shows_that)
 
 TEST(what_a_terminal_might_obey_is_escaped_and_the_rest_stays)
 {
-    static const struct {
+    const struct {
         const char *text, *shown;
-    } cases[] = {{"", ""},
-                 {"a\nb\x1b[2J\x7f", "a\\x0ab\\x1b[2J\\x7f"},
-                 {"\xc3\xa4\xe2\x82\xac", "\xc3\xa4\xe2\x82\xac"}, /* letters */
-                 {"\xe2\x80\xae"
-                  "b",
-                  "\\xe2\\x80\\xaeb"},                                /* right to left */
-                 {"\xff\xc3\xa4\xe2\x82", "\\xff\xc3\xa4\\xe2\\x82"}, /* no letters, half of one */
-                 {"\xe2\x82z", "\\xe2\\x82z"}};
+    } cases[] = {
+        {"", ""},
+        {"a\nb\x1b[2J\x7f", "a\\x0ab\\x1b[2J\\x7f"},
+        {"\xc3\xa4\xe2\x82\xac", "\xc3\xa4\xe2\x82\xac"},                        /* letters */
+        {(const char[]){'\xe2', '\x80', '\xae', 'b', '\0'}, "\\xe2\\x80\\xaeb"}, /* right to left */
+        {"\xff\xc3\xa4\xe2\x82", "\\xff\xc3\xa4\\xe2\\x82"}, /* no letters, half of one */
+        {"\xe2\x82z", "\\xe2\\x82z"}};
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char *shown = term_shown(bytes_of(cases[i].text));
