@@ -166,11 +166,12 @@ static struct entry *find(const struct cache *cache, struct bytes name, uint32_t
     return entry;
 }
 
-/* The entry of an id, or NULL. */
+/* The entry of an id, or NULL. An id of 0 is nobody's: free entries have it. */
 static struct entry *find_id(const struct cache *cache, int64_t id)
 {
     uint32_t place = cache->by_id[id & ((int64_t)cache->max - 1)];
-    return place < cache->used && cache->entries[place].id == id ? &cache->entries[place] : NULL;
+    return id != 0 && place < cache->used && cache->entries[place].id == id ? &cache->entries[place]
+                                                                            : NULL;
 }
 
 /* Entries. */

@@ -342,6 +342,23 @@ CACHE_TEST(a_string_is_remembered_with_its_row)
     assert_string_equal(string_of(cache, "b"), "(none)");
 }
 
+/* Free entries have the id 0, and so has a row that is not there. */
+CACHE_TEST(a_row_that_is_not_there_has_nothing_of_one_that_was_forgotten)
+{
+    struct resource resource, hash = {.id = 2, .type = VALUE_HASH};
+    struct bytes value;
+
+    put(cache, "a", 1, 5);
+    cache_string_put(cache, 1, bytes_of("old"));
+    cache_forget(cache, 1);
+    assert_false(cache_string_of_id(cache, 0, &value) || cache_find_id(cache, 0, &resource));
+    assert_false(cache_string_has_len(cache, 0, 3));
+    cache_put(cache, bytes_of("h"), &hash);
+    cache_field_put(cache, 2, bytes_of("f"), bytes_of("old"));
+    cache_forget(cache, 2);
+    assert_false(cache_field(cache, 0, bytes_of("f"), &value));
+}
+
 CACHE_TEST(an_undo_forgets_the_strings_put_since)
 {
     put(cache, "kept", 1, 1);
