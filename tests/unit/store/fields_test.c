@@ -98,6 +98,8 @@ static void put_long(struct store_txn *txn)
 
     memset(value, 'v', 100);
     memset(field, 'f', 100);
+    put(txn, "f", longest + 1);
+    remembers(txn, longest + 1);
     put(txn, "f", longest); /* the longest that is taken */
     remembers(txn, longest);
     put(txn, "f", longest - 1);
