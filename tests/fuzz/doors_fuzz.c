@@ -527,7 +527,8 @@ static void send_noise(struct rig *rig, struct bytes rest, bool to_admin, bool e
     if (ends)
         end_input(rig, &client);
     if (client.plain.len > 0 && (client.plain.data[0] < 20 || client.plain.data[0] > 23) &&
-        (to_admin || !holds(buf_bytes(&client.plain), "-ERR this address speaks TLS")))
+        !holds(buf_bytes(&client.plain), to_admin ? "this address speaks TLS: ask by https://"
+                                                  : "-ERR this address speaks TLS"))
         fuzz_wrong("an answer that is no record: %.*s", BYTES_CUT(client.plain, 100));
     if (holds(buf_bytes(&client.plain), "hidden-") ||
         !keeper_hears(rig, "FENCED 1 SET " HIDDEN " v\r\n", "+OK"))
