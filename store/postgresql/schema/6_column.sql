@@ -8,9 +8,9 @@
 -- edited (schema.c).
 --
 -- A row is locked before its BEFORE triggers run, and then its fence; present(), which DELETE still
--- takes, locks the fence first. So whoever has a row waits for its fence for a moment only, and
--- then looks at it again without a lock: a token that is stale by now is refused, and gives the row
--- up, long before the rightful holder could be the victim of a deadlock.
+-- takes, locks the fence first. So whoever has a row looks at its fence without a lock first, then
+-- waits for it for a moment only, and looks again: a token that is stale by now is refused, and
+-- gives the row up, long before the rightful holder could be the victim of a deadlock.
 
 -- The columns that take tokens; a guard without one is by present(). `adds`: the guard made the
 -- column, and takes it away when it goes. Older daemons find stockade.guard as they know it.
