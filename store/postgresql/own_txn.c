@@ -10,7 +10,12 @@
 #include "store/postgresql/load.h"
 #include "store/postgresql/operation.h"
 
-enum { TRIES = 5, POLL_MS = 5 };
+enum {
+    TRIES = 5,
+    POLL_MS = 5,
+    PATIENCE_DIVISOR = 5, /* a server that is back this soon has cost nobody an operation: this part
+                             of what an answer may take */
+};
 
 /* An operation under way, and the resources that it is about. */
 struct own_txn_op {
@@ -92,54 +97,59 @@ static void pause_for(int ms)
     (void)nanosleep(&time, NULL);
 }
 
-static void fail_queued(struct pg_connection *connection, struct worker *worker,
-                        struct finished *finished)
+void pg_fail_all(struct pg_connection *connection, struct list *ops)
 {
-    struct list batch;
-
-    if (worker_take(worker, &batch) == 0)
-        return;
-    for (struct list *at = batch.next; at != &batch; at = at->next)
+    for (struct list *at = ops->next; at != ops; at = at->next)
         pg_connection_fail_op(connection, list_entry(at, struct store_op, link));
-    (void)finished_add(finished, &batch);
-    finished_close(finished, false);
 }
 
-/* Answer nobody any more: the owner sees store_lost(), and ends the process. */
-static void lose(const struct pg_connection *connection, struct worker *worker,
-                 struct finished *finished)
+static void hand_back(struct own_txns *own_txns, struct list *ops)
 {
-    log_error(connection->log,
-              "store %s: the outcome of a commit will never be known: it was in doubt "
-              "for too long",
-              connection->pg.name);
-    if (finished->wake != NULL)
-        finished->wake(finished->context);
-    while (!worker_stopping(worker))
-        pause_for(POLL_MS);
+    for (const struct list *at = ops->next; at != ops; at = at->next)
+        is_back(own_txns, list_entry(at, const struct store_op, link));
+    (void)finished_add(own_txns->finished, ops);
+    finished_close(own_txns->finished, false);
 }
 
-enum pg_ended pg_find_out(struct pg_connection *connection, struct worker *worker,
-                          struct finished *finished, int64_t mark)
+static void fail_rest(void *context, struct pg_connection *connection)
+{
+    struct own_txns *own_txns = context;
+    struct list queued;
+
+    (void)worker_take(&own_txns->worker, &queued);
+    pg_fail_all(connection, &queued);
+    hand_back(own_txns, &queued);
+}
+
+enum pg_ended pg_find_out(struct pg_connection *connection, struct worker *worker, int64_t mark,
+                          void (*fail)(void *context, struct pg_connection *connection),
+                          void *context)
 {
     enum pg_ended ended = PG_UNKNOWN;
     struct pg *pg = &connection->pg;
+    int64_t patient_until_ms = clock_now_ms(&clock_monotonic) + pg->timeout_ms / PATIENCE_DIVISOR;
+    bool lost = false;
     char why[STORE_WHY_MAX];
 
     text_print(why, sizeof why, "%s", pg->why);
     log_warn(connection->log, "store %s: the outcome of a commit is unknown (%s); finding it out",
              pg->name, why);
     while (!worker_stopping(worker)) {
-        if (pg_connection_ready(connection))
+        if (!lost && pg_connection_ready(connection))
             ended = pg_outcome(&connection->txn, mark);
         if (ended != PG_UNKNOWN)
             break;
-        if (atomic_load(&connection->txn.shared->lost)) {
-            lose(connection, worker, finished);
-            break;
+        if (!lost && atomic_load(&connection->txn.shared->lost)) {
+            /* The owner, once woken, sees it by store_lost(), and ends the process. */
+            lost = true;
+            log_error(connection->log,
+                      "store %s: the outcome of a commit will never be known: it was in doubt "
+                      "for too long",
+                      pg->name);
         }
         pg_connection_failed(connection);
-        fail_queued(connection, worker, finished);
+        if (lost || clock_now_ms(&clock_monotonic) >= patient_until_ms)
+            fail(context, connection);
         pause_for(POLL_MS);
     }
     if (ended != PG_UNKNOWN) {
@@ -186,7 +196,7 @@ static bool attempt(struct own_txns *own_txns, struct store_op *op, bool *floor)
     if (txn->stop == PG_ON && op->error == STK_OK && txn->begun && !txn->broken) {
         enum pg_ended ended = pg_commit(txn);
         if (ended == PG_UNKNOWN)
-            ended = pg_find_out(connection, &own_txns->worker, own_txns->finished, txn->mark);
+            ended = pg_find_out(connection, &own_txns->worker, txn->mark, fail_rest, own_txns);
         if (ended == PG_COMMITTED) {
             pg_watch_notify(own_txns->watch, &txn->set);
             pg_connection_works(connection);
@@ -239,13 +249,9 @@ enum work_result own_txn_work(void *context, struct list *batch, size_t count, b
     struct own_txns *own_txns = context;
 
     (void)inlined;
-    for (struct list *at = batch->next; at != batch; at = at->next) {
-        struct store_op *op = list_entry(at, struct store_op, link);
-        run(own_txns, op);
-        is_back(own_txns, op);
-    }
+    for (struct list *at = batch->next; at != batch; at = at->next)
+        run(own_txns, list_entry(at, struct store_op, link));
     (void)count; /* the writer has counted these operations already */
-    (void)finished_add(own_txns->finished, batch);
-    finished_close(own_txns->finished, false);
+    hand_back(own_txns, batch);
     return WORK_DONE;
 }

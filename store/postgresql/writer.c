@@ -245,18 +245,45 @@ static bool send_commit(struct pg_writer *writer, struct pg_lane *lane)
     return true;
 }
 
+/* Run nothing of the batch now: all of it waits. */
+static void wait_all(struct pg_writer *writer, struct pg_lane *lane)
+{
+    for (size_t i = 0; i < lane->batch.count; i++)
+        settle(&lane->batch.entries[i], ENTRY_WAITS);
+    keep_waiting(writer, lane);
+    hand_on(writer, lane);
+}
+
+static void fail_rest(void *context, struct pg_connection *connection)
+{
+    struct pg_writer *writer = context;
+    struct list queued;
+
+    (void)worker_take(writer->worker, &queued);
+    list_splice(&writer->waiting, &queued);
+    writer->waiting_count = 0;
+    pg_fail_all(connection, &writer->waiting);
+    hand_back(writer, &writer->waiting, 0);
+}
+
 /* Wait for the commit's outcome. PG_COMMITTED: the states of the entries hold. PG_NOT, PG_AGAIN:
- * nothing of the batch was done, and retry.why says why. */
+ * nothing of the batch was done, and retry.why says why. Where it did not succeed at once, the other
+ * lane may have run its batch too early: its transaction is given up, and the batch waits. */
 static enum pg_ended take_commit(struct pg_writer *writer, struct pg_lane *lane)
 {
     struct pg_connection *connection = &lane->connection;
     struct pg_txn *txn = &connection->txn;
     enum pg_ended ended = pg_commit_take(txn);
+    struct pg_lane *other = &writer->lanes[lane == &writer->lanes[0]];
     bool unknown = ended == PG_UNKNOWN;
 
     lane->commits = false;
+    if (ended != PG_COMMITTED) {
+        pg_roll_back(&other->connection.txn);
+        wait_all(writer, other);
+    }
     if (unknown)
-        ended = pg_find_out(connection, writer->worker, writer->finished, txn->mark);
+        ended = pg_find_out(connection, writer->worker, txn->mark, fail_rest, writer);
     if (ended == PG_NOT && (unknown || (txn->pg->conn == NULL && !txn->pg->timed_out)))
         ended = PG_AGAIN;
     if (ended != PG_COMMITTED) {
@@ -297,17 +324,6 @@ static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended en
     hand_on(writer, lane);
 }
 
-/* Wait for the commit that the lane has sent. False: it failed, and was done again. The other lane
- * may have run its batch too early then, so its transaction was given up. */
-static bool end_commit(struct pg_writer *writer, struct pg_lane *lane, struct pg_lane *other)
-{
-    enum pg_ended ended = take_commit(writer, lane);
-
-    if (ended != PG_COMMITTED)
-        pg_roll_back(&other->connection.txn);
-    end(writer, lane, ended);
-    return ended == PG_COMMITTED;
-}
 
 /* 4. One batch after the other. */
 
@@ -347,25 +363,16 @@ static bool has_own_txn(const struct pg_batch *batch)
     return false;
 }
 
-/* Run nothing of the batch now: all of it waits. */
-static void wait_all(struct pg_writer *writer, struct pg_lane *lane)
-{
-    for (size_t i = 0; i < lane->batch.count; i++)
-        settle(&lane->batch.entries[i], ENTRY_WAITS);
-    keep_waiting(writer, lane);
-    hand_on(writer, lane);
-}
-
 /* Run the lane's batch, perhaps while the other lane commits; once that commit is over, send this
  * one's. */
 static void work_off(struct pg_writer *writer, struct pg_lane *lane, struct pg_lane *other)
 {
     enum pg_ended ended = run(writer, lane);
 
-    if (other->commits && !end_commit(writer, other, lane)) {
-        wait_all(writer, lane);
+    if (other->commits)
+        end(writer, other, take_commit(writer, other));
+    if (lane->batch.count == 0) /* all of it waits, since that commit did not succeed at once */
         return;
-    }
     if (ended != PG_COMMITTED) {
         end(writer, lane, ended);
         return;
@@ -404,7 +411,7 @@ enum work_result pg_writer_work(void *context, struct list *list, size_t count, 
     if (committing && (count == 0 || count < other->batch.count / 2)) {
         /* Wait for that commit first: operations may wait for its locks, and the few that have come
          * make a better batch with those that come meanwhile. */
-        (void)end_commit(writer, other, lane);
+        end(writer, other, take_commit(writer, other));
     } else if (writer->waiting_count > 0) {
         gather(writer, &lane->batch);
         work_off(writer, lane, other);

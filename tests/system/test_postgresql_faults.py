@@ -247,7 +247,7 @@ def test_a_silent_server_costs_an_operation_apart_one_timeout(rig, database):
 def test_the_uri_says_how_long_an_answer_may_take(rig, database):
     """libpq, which knows no such parameter, does not see it; a database's own is 5 s."""
     relay = rig.relay(("127.0.0.1", database.server.port))
-    patient = rig.daemon(store=database.uri_with(timeout_ms=patience(60000)))
+    patient = rig.daemon(store=database.uri_with(timeout_ms=int(patience(60000))))
     token = patient.client().token("sku:1")
     hasty = rig.daemon(store=f"{database.uri_at(relay.address)}?timeout_ms=6000&sslmode=disable")
     await_grant(hasty)

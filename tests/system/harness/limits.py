@@ -34,8 +34,14 @@ def sanitized(*sanitizers):
     return any(f"__{name}_init".encode() in binary for name in sanitizers or ("asan", "tsan"))
 
 
+class Stretched(float):
+    """Seconds that have been stretched, and are not stretched again."""
+
+
 def patience(seconds):
-    return seconds * (6 if sanitized() else 1)
+    if isinstance(seconds, Stretched):
+        return seconds
+    return Stretched(seconds * (6 if sanitized() else 1))
 
 
 class Late(AssertionError):
