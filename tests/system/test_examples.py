@@ -32,7 +32,10 @@ PAUSES = {
     ".sh": "touch paused; while [ ! -e go ]; do sleep 0.01; done",
     ".c": "int system(const char *);\n"
           "system(\"touch paused; while [ ! -e go ]; do sleep 0.01; done\");"}
-EXAMPLES = sorted(path for path in (REPO / "examples").iterdir() if path.suffix in RUN)
+EXAMPLES = sorted(path for path in (REPO / "examples").iterdir()
+                  if path.suffix in RUN and path.stem.lower() == "decrement")
+LEADER = REPO / "examples/leader.py"
+ROUND = re.compile(r"^( *)time.sleep.*stand still here$", re.M)
 each = pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.suffix[1:])
 
 
@@ -92,7 +95,7 @@ def test_there_is_one_each_for_python_node_java_the_shell_and_c_in_under_25_line
     assert all(len(path.read_text().splitlines()) < 25 for path in EXAMPLES)
 
 
-@each
+@pytest.mark.parametrize("example", [*EXAMPLES, LEADER], ids=lambda path: path.name)
 def test_a_page_shows_the_file_as_it_is(example):
     pages = (REPO / "examples/README.md", REPO / "proxy/client/LIBRARY.md")
     assert any(f"\n{example.read_text()}```\n" in page.read_text() for page in pages)
@@ -137,3 +140,30 @@ def test_one_that_finds_the_article_taken_says_so(shop, example):
     status, output = shop.end(shop.begin())
     assert status != 0 and "busy" in output
     assert holder.poll() is None and shop.stockade("get", "sku:42") == "5"
+
+
+# The example of an election.
+
+@pytest.mark.parametrize("example", [LEADER])
+def test_of_two_leaders_one_does_each_round_and_one_that_stood_still_does_none(shop, example):
+    pause = PAUSES[".py"].replace("'go'", "'go' if done == 3 else '.'").splitlines()
+    text, found = ROUND.subn(lambda match: "\n".join(match[1] + line for line in pause),
+                             example.read_text())
+    assert found == 1
+    shop.write(text)
+    first = shop.begin()
+    wait_until(lambda: "round 2" in shop.output("run1"), "it leads")
+    shop.write(example.read_text())
+    second = shop.begin()
+    wait_until(lambda: '"waiters": 1' in shop.stockade("lease", "--json", "rounds"),
+               "the other one stands")
+    shop.stockade("revoke", "rounds")
+    status, output = shop.end(second)
+    assert status == 0 and "round 3\n" in output and "round 10\n" in output
+    (shop.folder / "go").touch()
+    status, output = shop.end(first)
+    assert status == 0 and "another leads" in output and "round 3\n" not in output
+    rounds = [int(n) for run in ("run1", "run2")
+              for n in re.findall(r"round (\d+)", shop.output(run))]
+    assert sorted(rounds) == list(range(1, 12)), "each once; the last is the first one's own"
+    assert shop.stockade("get", "rounds") == "11" and "free" in shop.stockade("lease", "rounds")

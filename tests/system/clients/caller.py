@@ -34,7 +34,7 @@ class Python:
     package = stockade
 
     def __init__(self):
-        self.shops, self.leases, self.baskets = {}, {}, {}
+        self.shops, self.leases, self.baskets, self.losses = {}, {}, {}, {}
         self.error = None
 
     @staticmethod
@@ -65,6 +65,24 @@ class Python:
                                          wait=int(wait) / 1000)
         self.leases[lease], self.baskets[lease] = basket._leases[0], basket
         return self.enter(basket)
+
+    def lead(self, shop, lease, name, ttl, wait):
+        """The term; wait -1: without end."""
+        self.leases[lease] = self.stand(shop, lease, name, ttl, wait).__enter__()
+        return self.leases[lease]
+
+    def stand(self, shop, lease, name, ttl, wait):
+        self.losses.pop(lease, None)
+        self.baskets[lease] = self.shops[shop].lead(
+            name, int(ttl) / 1000, None if int(wait) < 0 else int(wait) / 1000,
+            on_lost=lambda _: self.losses.setdefault(lease, round(time.time() * 1000)))
+        return self.baskets[lease]
+
+    def lost_at(self, lease):
+        """When the leader was told, in milliseconds since 1970."""
+        while lease not in self.losses:
+            time.sleep(0.003)
+        return self.losses[lease]
 
     def renew(self, lease, ttl):
         return self.leases[lease].renew(int(ttl) / 1000)
@@ -153,6 +171,15 @@ class Tasks(Python):
     def leave_block(block):
         return block.__aexit__(None, None, None)
 
+    async def lead(self, shop, lease, name, ttl, wait):
+        self.leases[lease] = await self.stand(shop, lease, name, ttl, wait).__aenter__()
+        return self.leases[lease]
+
+    async def lost_at(self, lease):
+        while lease not in self.losses:
+            await asyncio.sleep(0.003)
+        return self.losses[lease]
+
     def cancel(self):
         self.loop.call_soon_threadsafe(self.task.cancel)
 
@@ -207,6 +234,16 @@ class C(Threads):
 
     acquire_all = acquire
 
+    def lead(self, shop, lease, name, ttl, wait):
+        if wait == "0":  # here that is without end
+            return self.acquire(shop, lease, name, ttl, wait)
+        self.leases[lease] = self.shops[shop].lead(name, int(ttl), max(0, int(wait)))
+        return self.leases[lease].token
+
+    def lost_at(self, lease):
+        self.lost(lease)
+        return round((time.time() - time.monotonic() + self.leases[lease].lost[0][1]) * 1000)
+
     def renew(self, lease, ttl):
         self.leases[lease].renew(int(ttl))
 
@@ -253,7 +290,9 @@ def word(value):
         value = value.token
     if isinstance(value, (tuple, list)):
         value = word(value[0])
-    return {None: "none", True: "yes", False: "no"}.get(value, value)
+    if value is None or isinstance(value, bool):
+        return {None: "none", True: "yes", False: "no"}[value]
+    return value
 
 
 def main(kind):

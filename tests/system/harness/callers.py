@@ -11,6 +11,7 @@ call from a line, and say in a word what came of it: a value, or the name of an 
 clients/caller.* say which calls there are.
 """
 
+import select
 import subprocess
 
 from harness.limits import BUILD
@@ -53,6 +54,11 @@ class Caller(Process):
         assert said, f"it ended without a word:\n{self.describe()}"
         self.busy = False
         return int(said) if said.isdigit() else said
+
+    def silent_for(self, seconds):
+        """Whether a call under way goes on for so long."""
+        readable, _, _ = select.select([self.popen.stdout.fileno()], [], [], seconds)
+        return not self.unread and not readable
 
     def __call__(self, *words, timeout=20.0):
         self.begin(*words)

@@ -10,16 +10,18 @@
 The same for asyncio is in stockade.aio. Errors are classes of StockadeError."""
 
 from stockade import aio
+from stockade._election import Election
 from stockade._flow import Rows
 from stockade.client import Lease, Leases, Stockade, Transaction, connect
 from stockade.errors import (Busy, Deadlock, Denied, Expired, Guarded, Held, LeaseDown, Lost,
                              Misuse, NoToken, Refused, SoldOut, Stale, StockadeError, StoreFailed,
-                             Unknown, Unreachable, Unsure, WrongType)
+                             Unknown, Unreachable, Unsure, Withdrawn, WrongType)
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "connect", "aio", "Stockade", "Lease", "Leases", "Transaction", "Rows", "StockadeError",
+    "connect", "aio", "Stockade", "Election", "Lease", "Leases", "Transaction", "Rows",
+    "StockadeError",
     "Busy", "Deadlock", "Denied", "Expired", "Guarded", "Held", "LeaseDown", "Lost", "Misuse",
     "NoToken", "Refused", "SoldOut", "Stale", "StoreFailed", "Unknown", "Unreachable", "Unsure",
-    "WrongType"]
+    "Withdrawn", "WrongType"]

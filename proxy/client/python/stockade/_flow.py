@@ -22,6 +22,7 @@ from stockade.errors import (Busy, Denied, Held, Misuse, Refused, Stale, Stockad
                              StoreFailed, Unreachable, Unsure, from_text)
 
 if TYPE_CHECKING:
+    from stockade._election import Standing
     from stockade._lease import LeaseBase
 
 Word = Union[str, bytes, int, float]
@@ -65,10 +66,11 @@ class Ask:
     """Commands that go together, and how far they have come."""
 
     __slots__ = ("commands", "id", "wait_until", "waits", "repeatable", "changes", "patient",
-                 "asked", "sent")
+                 "standing", "asked", "sent")
 
     def __init__(self, commands: Sequence[Words], *, id: str = "", wait_until: float = 0,
-                 repeatable: bool = True, changes: bool = False, patient: bool = True) -> None:
+                 repeatable: bool = True, changes: bool = False, patient: bool = True,
+                 standing: Optional[Standing] = None) -> None:
         self.commands = commands
         self.id = id  # of the write among them
         self.wait_until = wait_until  # the daemon may hold the reply back so long; 0: it does not
@@ -76,6 +78,7 @@ class Ask:
         self.repeatable = repeatable
         self.changes = changes  # without an answer nobody knows whether it was applied
         self.patient = patient  # sent again where the daemon cannot be reached
+        self.standing = standing  # whose it is, in an election
         self.asked = 0.0  # when it was sent last
         self.sent = False
 
@@ -198,7 +201,7 @@ def grant_words(lease: LeaseBase, id: str) -> Words:
 def ask_for_grant(lease: LeaseBase, words: Callable[[str], Words], wait_until: float) -> Flow:
     """Ask until the daemon has granted or refused; returns its reply and when that was asked for.
     Meanwhile lease._asking is the request: where it breaks off, _settle() gives back its grant."""
-    ask = Ask([words(new_id())], wait_until=wait_until)
+    ask = Ask([words(new_id())], wait_until=wait_until, standing=lease._standing)
     again = False
     while True:
         lease._asking = ask
@@ -207,7 +210,7 @@ def ask_for_grant(lease: LeaseBase, words: Callable[[str], Words], wait_until: f
         if isinstance(reply, Stale) and not (again and ask.asked >= wait_until):
             # The lease was granted before, but the reply got lost, and it has ended by now.
             again = True
-            ask = Ask([words(new_id())], wait_until=wait_until)
+            ask = Ask([words(new_id())], wait_until=wait_until, standing=lease._standing)
         elif isinstance(reply, StockadeError):
             raise reply
         else:

@@ -18,6 +18,7 @@ from stockade._flow import Ask, now
 from stockade.errors import Deadlock, Misuse, Stale, StockadeError, from_postgresql, from_sqlite
 
 if TYPE_CHECKING:
+    from stockade._election import Standing
     from stockade._keeper import Keeper
 
 NEW, LIVE, LOST, OVER = range(4)
@@ -66,6 +67,7 @@ class LeaseBase:
         self._token = 0
         self._state = NEW
         self._asking: Optional[Ask] = None
+        self._standing: Optional[Standing] = None  # in an election
         self._holder: Callable[[], Any] = lambda: None  # the thread or task in its block
         self._until = 0.0  # it has time for certain
         self._why = ""

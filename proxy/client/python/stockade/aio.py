@@ -28,6 +28,7 @@ from typing import (Any, Awaitable, Callable, Deque, Dict, Generator, Iterator, 
 import redis
 
 from stockade import _flow
+from stockade._election import Standing
 from stockade._flow import BROKEN, Ask, Attempts, Flow, Rows, SqlValue, Word, now
 from stockade._keeper import Keeper
 from stockade._lease import LIVE, LOST, Blocks, LeaseBase
@@ -89,6 +90,23 @@ class Stockade:
         """
         self._check_loop()
         return Lease(self, resource, ttl, wait, owner, renew, on_lost)
+
+    def lead(self, name: str, ttl: float = 30, wait: Optional[float] = None, *,
+             on_lost: Optional[Callable[[Lease], object]] = None) -> Election:
+        """Stand for election: the block runs while this program is the one that leads.
+
+            while True:
+                with contextlib.suppress(stockade.Lost):
+                    async with shop.lead("nightly", ttl=10) as term:
+                        await work(term)
+
+        It waits as long as it takes, or `wait` seconds, through outages of the daemon and of the
+        lease service; to cancel the task ends the wait. `term` is a Lease on `name`: its loss
+        cancels the block, which raises Lost, or calls `on_lost`, with a tenth of the TTL to go (and
+        2 ms and a hundredth), so before anybody else may lead; the end of the block steps down.
+        """
+        self._check_loop()
+        return Election(self, name, ttl, wait, on_lost)
 
     def leases(self, *resources: str, ttl: float = 30, wait: float = 0,
                on_lost: Optional[Callable[[Lease], object]] = None) -> Leases:
@@ -225,7 +243,7 @@ class Stockade:
     async def _call(self, ask: Ask) -> List[Any]:
         """The replies to one ask, within its time. Error replies are among them."""
         self._check_loop()
-        if not ask.wait_until:
+        if not ask.wait_until or ask.standing is not None:  # nobody waits behind a candidate
             return await self._attempt(ask)
         if self._waiting is None:
             self._waiting = asyncio.Semaphore(self._waiting_max)
@@ -494,6 +512,51 @@ class Lease(LeaseBase):
                       max: Optional[int] = None, *, id: Optional[str] = None) -> int:
         """SoldOut: that would be below `min` or above `max`."""
         return int(await self._run("HINCRBY", field, n, *_flow.bounds(min, max), id=id))
+
+
+class Election:
+    """See Stockade.lead(). One block at a time; after it, it may be entered again."""
+
+    def __init__(self, shop: Stockade, name: str, ttl: float, wait: Optional[float],
+                 on_lost: Optional[Callable[[Lease], object]]) -> None:
+        self.name = name
+        self._shop, self._ttl, self._wait, self._on_lost = shop, ttl, wait, on_lost
+        self._busy = False
+        self._term: Optional[Lease] = None
+        self._candidate(Standing(wait))  # what makes no sense is told here
+
+    def _candidate(self, standing: Standing) -> Lease:
+        term = self._shop.lease(self.name, self._ttl, standing.next_wait(), on_lost=self._on_lost)
+        term._standing = standing
+        return term
+
+    async def __aenter__(self) -> Lease:
+        if self._busy:
+            raise Misuse(f"an election has one block at a time: ask shop.lead({self.name!r}) for "
+                         "another")
+        self._busy = True
+        try:
+            self._term = await self._stand(Standing(self._wait))
+        except BaseException:
+            self._busy = False
+            raise
+        return self._term
+
+    async def _stand(self, standing: Standing) -> Lease:
+        while True:
+            term = self._candidate(standing)
+            try:
+                return await term.__aenter__()
+            except StockadeError as error:
+                pause = standing.pause_after(error)
+            await asyncio.sleep(pause)
+
+    async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                        trace: Optional[TracebackType]) -> None:
+        """Steps down. Raises nothing of its own but Lost, as leaving a lease's block does."""
+        term, self._term, self._busy = self._term, None, False
+        if term is not None:
+            await term.__aexit__(kind, error, trace)
 
 
 class Leases:

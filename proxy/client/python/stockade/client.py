@@ -17,6 +17,7 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Sequence, Tuple, 
 import redis
 
 from stockade import _flow
+from stockade._election import Election
 from stockade._flow import BROKEN, Ask, Attempts, Flow, Rows, SqlValue, Word, now
 from stockade._keeper import Keeper
 from stockade._lease import LIVE, LOST, Blocks, LeaseBase
@@ -72,6 +73,23 @@ class Stockade:
         """
         self._check_process()
         return Lease(self, resource, ttl, wait, owner, renew, on_lost)
+
+    def lead(self, name: str, ttl: float = 30, wait: Optional[float] = None, *,
+             on_lost: Optional[Callable[[Lease], object]] = None) -> Election:
+        """Stand for election: the block runs while this program is the one that leads.
+
+            while True:
+                with shop.lead("nightly", ttl=10) as term:
+                    while not term.lost.wait(60):
+                        term.set(work())         # Stale where another leads by now
+
+        It waits as long as it takes, or `wait` seconds, through outages of the daemon and of the
+        lease service. `term` is a Lease on `name`: its `lost` is set, and `on_lost` called, with a
+        tenth of the TTL to go (and 2 ms and a hundredth), so before anybody else may lead; the end
+        of the block steps down. `withdraw()` ends the wait, from another thread.
+        """
+        self._check_process()
+        return Election(self, name, ttl, wait, on_lost)
 
     def leases(self, *resources: str, ttl: float = 30, wait: float = 0,
                on_lost: Optional[Callable[[Lease], object]] = None) -> Leases:
@@ -191,7 +209,7 @@ class Stockade:
     def _call(self, ask: Ask) -> List[Any]:
         """The replies to one ask, within its time. Error replies are among them."""
         self._check_process()
-        if not ask.wait_until:
+        if not ask.wait_until or ask.standing is not None:  # nobody waits behind a candidate
             return self._attempt(ask)
         if not self._waiting.acquire(blocking=False):
             ask.waits = False
@@ -210,6 +228,8 @@ class Stockade:
         attempts = Attempts(ask, self._timeout)
         limited = False  # a socket that idled has the time limit of a call that begins
         while True:
+            if ask.standing is not None:
+                ask.standing.check()
             connection, aged = self._take(ask, attempts)
             limited = limited or not aged
             try:
@@ -254,9 +274,10 @@ class Stockade:
         if limits is not None:
             connection._sock.settimeout(max(TIME_MIN, limits.time_left()))
         connection.send_packed_command(ask.compose(connection))
-        if ask.waits and not connection.can_read(
-                max(0.0, ask.wait_until - now()) + self._timeout):
-            raise redis.TimeoutError("no answer in time")
+        if ask.waits:
+            with ask.standing.watching(connection) if ask.standing else contextlib.nullcontext():
+                if not connection.can_read(max(0.0, ask.wait_until - now()) + self._timeout):
+                    raise redis.TimeoutError("no answer in time")
         return [_read(connection) for _ in ask.commands]
 
 

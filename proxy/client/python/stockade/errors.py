@@ -118,6 +118,12 @@ class Unsure(StockadeError):
         self.resource, self.token, self.id = resource, token, id
 
 
+class Withdrawn(StockadeError):
+    """The program withdrew from the election while it waited to lead."""
+
+    code = "WITHDRAWN"
+
+
 class Misuse(StockadeError, ValueError):
     """The call makes no sense: a mistake in the program."""
 
