@@ -28,6 +28,15 @@ export interface LeaseOptions {
   signal?: AbortSignal;
 }
 
+export interface LeadOptions {
+  /** How long nobody leads where the leader dies: 10 to 86400000, by default 30000. */
+  ttl?: number;
+  /** How long to stand; by default as long as it takes. Then it is Held, or what went wrong. */
+  wait?: number;
+  /** Ends the wait: the promise is rejected with its reason. */
+  signal?: AbortSignal;
+}
+
 export interface WriteOptions {
   /**
    * Of your own, such as an order's number: a write that is repeated with it is applied once, and
@@ -97,6 +106,16 @@ export class Stockade {
   lease<T>(resource: string, block: (lease: Lease) => T | Promise<T>): Promise<T>;
   lease<T>(resource: string, options: LeaseOptions,
     block: (lease: Lease) => T | Promise<T>): Promise<T>;
+
+  /**
+   * Stands for election, and runs the block while this program leads; its end steps down. It waits
+   * through outages of the daemon and of the lease service. `term` is a lease on the name: its
+   * `signal` aborts at once where it is revoked, and else with a tenth of the TTL to go (and a
+   * hundredth and 2 ms), so before anybody else may lead. Ask again for another term.
+   */
+  lead<T>(name: string, block: (term: Lease) => T | Promise<T>): Promise<T>;
+  lead<T>(name: string, options: LeadOptions,
+    block: (term: Lease) => T | Promise<T>): Promise<T>;
 
   /** The same with several leases: all or none, and those that cross never deadlock. */
   leaseAll<T>(resources: readonly string[], block: (leases: Leases) => T | Promise<T>): Promise<T>;

@@ -5,6 +5,7 @@ import { connect, Lost, Stale } from 'stockade';
 
 const shops = new Map();
 const leases = new Map(); // or baskets
+const terms = new Map(); // name: { leave, lostAt }
 let cancelling = new AbortController();
 let failure;
 
@@ -12,6 +13,11 @@ const only = (lease) => (lease.length === undefined ? lease : [...lease][0]);
 const one = (name) => only(leases.get(name));
 const options = (ttl, wait) => ({
   ttl: Number(ttl), wait: Number(wait), signal: cancelling.signal,
+});
+
+const lost = ({ signal }) => new Promise((resume) => {
+  if (signal.aborted) resume(true);
+  else signal.addEventListener('abort', () => resume(true));
 });
 
 const calls = {
@@ -30,11 +36,31 @@ const calls = {
     leases.set(lease, await shops.get(shop).acquireAll(resources.split(','), options(ttl, wait)));
     return one(lease).token;
   },
+  lead: (shop, lease, name, ttl, wait) => new Promise((led, failed) => {
+    const limit = Number(wait) < 0 ? {} : { wait: Number(wait) };
+    const term = {};
+    term.end = shops.get(shop).lead(name,
+      { ttl: Number(ttl), ...limit, signal: cancelling.signal },
+      (held) => new Promise((leave) => {
+        term.lostAt = lost(held).then(() => Date.now());
+        term.leave = leave;
+        leases.set(lease, held);
+        terms.set(lease, term);
+        led(held.token);
+      }));
+    term.end.catch(failed);
+  }),
+  lost_at: (lease) => terms.get(lease).lostAt,
   renew: (lease, ttl) => one(lease).renew(Number(ttl)),
   async release(lease) {
     if (!await leases.get(lease).release()) throw new Stale('it was lost');
   },
-  leave: (lease) => leases.get(lease)[Symbol.asyncDispose](),
+  async leave(lease) {
+    const term = terms.get(lease);
+    if (term === undefined) return leases.get(lease)[Symbol.asyncDispose]();
+    term.leave();
+    return term.end;
+  },
   put: (_, lease) => one(lease).put(1),
   multi: async (shop, lease) => (
     await shops.get(shop).transaction(one(lease), (sale) => sale.put(one(lease), 1)))[0],
@@ -47,11 +73,7 @@ const calls = {
   receipt: (shop) => shops.get(shop).wasApplied(failure),
   revoke: (shop, resource) => shops.get(shop).revoke(resource),
   bare: (shop, key) => shops.get(shop).command('INCR', key),
-  lost: (lease) => new Promise((resume) => {
-    const { signal } = one(lease);
-    if (signal.aborted) resume(true);
-    else signal.addEventListener('abort', () => resume(true));
-  }),
+  lost: (lease) => lost(one(lease)),
 };
 
 function word(value) {

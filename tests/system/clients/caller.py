@@ -217,7 +217,8 @@ class C(Threads):
 
     def name(self, error):
         self.write_id = self.library.so.stk_last_id().decode()
-        return {"TIMEOUT": "Unreachable"}.get(error.code, error.code.capitalize())
+        names = {"TIMEOUT": "Unreachable", "LEASEDOWN": "LeaseDown"}
+        return names.get(error.code, error.code.capitalize())
 
     def open(self, shop, uri):
         self.shops[shop] = self.library.open(uri, timeout_ms=20000)

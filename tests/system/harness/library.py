@@ -157,6 +157,14 @@ class Client:
             raise
         return lease
 
+    def lead(self, name, ttl_ms=3000, wait_ms=0, no_keep_alive=False):
+        """wait_ms 0: without end."""
+        term = Lease(self)
+        options = Options(ttl_ms=ttl_ms, wait_ms=wait_ms, no_keep_alive=no_keep_alive,
+                          lost=term.on_lost)
+        self._call("stk_lead", name.encode(), ctypes.byref(options), ctypes.byref(term.handle))
+        return term
+
     def _call(self, name, *args):
         self.library.check(getattr(self.so, name)(self.handle, *args))
 

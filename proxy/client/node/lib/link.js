@@ -175,11 +175,15 @@ export class Link extends EventEmitter {
 
   async run(send, options) {
     const ask = new Ask(send, options.until ?? now() + this.timeout, options);
+    // Nobody wants it any more. What was sent goes on, so that what it got is given back.
+    const checkWanted = () => { if (!ask.sent) options.signal?.throwIfAborted(); };
     for (;;) {
       let failure;
+      checkWanted();
       try {
         if (!ask.repeatable) await polled();
         if (!this.#client.isReady) await this.#ready(ask);
+        checkWanted();
         const reply = await this.#attempt(this.#client, ask);
         options.asked = ask.asked;
         return reply;

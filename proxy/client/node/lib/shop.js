@@ -10,6 +10,7 @@ import { EventEmitter } from 'node:events';
 import { offAbort, onAbort } from './aborts.js';
 import { parse, processName } from './address.js';
 import { now } from './clock.js';
+import { stand } from './election.js';
 import { Held, Misuse, Stale, Unreachable, Unsure } from './errors.js';
 import { Lease, nameWrite, releaseAll } from './lease.js';
 import { Leases } from './leases.js';
@@ -80,6 +81,16 @@ export class Stockade extends EventEmitter {
     return run(lease, block);
   }
 
+  // Stands for election: runs the block while this program leads, and steps down at its end.
+  async lead(name, options, block) {
+    if (typeof options === 'function') return this.lead(name, {}, options);
+    if (typeof block !== 'function') throw new Misuse(NO_BLOCK);
+    const { ttl, wait = Infinity, signal, ...rest } = options ?? {};
+    noOther(rest);
+    if (wait !== Infinity) integer(wait, 'wait', 0, TIME_MS_MAX);
+    return run(await stand(this, name, { ttl, wait, signal }), block);
+  }
+
   // The same with several: the block gets them in the order asked.
   async leaseAll(resources, options, block) {
     if (typeof options === 'function') return this.leaseAll(resources, {}, options);
@@ -97,6 +108,7 @@ export class Stockade extends EventEmitter {
     const words = ['ACQUIRE', resource, String(ttl), 'OWNER', owner ?? this.newId()];
     const call = {
       until: waitUntil + this.link.timeout,
+      signal,
       onLate: (reply) => this.#giveBack(resource, reply, owner),
     };
     let reply = owner === undefined ? await this.link.call(words, call)
