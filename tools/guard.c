@@ -44,9 +44,9 @@ static const struct option_table create_table = {
     .usage = "stockade guard create TABLE COLUMN PREFIX [options]",
     .about =
         "Guards a table: from now on a row changes only in a transaction that presents the\n"
-        "token of the resource PREFIX followed by the row's COLUMN. With --token-column (in\n"
-        "PostgreSQL) an INSERT or UPDATE assigns the token itself, and DELETE presents it. Run it\n"
-        "again to restore a guard that was damaged.\n\n" ANSWER_EXITS,
+        "token of the resource PREFIX followed by the row's COLUMN. With --token-column an INSERT\n"
+        "or UPDATE assigns the token itself, and DELETE presents it. Run it again to restore a\n"
+        "guard that was damaged.\n\n" ANSWER_EXITS,
     OPTION_ROWS(create_rows),
     .operands = {{"TABLE", offsetof(struct settings, table)},
                  {"COLUMN", offsetof(struct settings, column)},

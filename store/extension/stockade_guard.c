@@ -3,7 +3,7 @@
  * and want to write guarded rows. It gives a connection
  *
  *   stockade_present(resource, token [, schema])   within a transaction: this is my token
- *   stockade_guard(...)                            what the triggers of guarded tables call
+ *   stockade_guard(...), stockade_assigned(...)    what the triggers of guarded tables call
  *   stockade_presented                             a table of what was presented
  *
  * A token counts until the transaction ends. Nothing of it is trusted beyond that: the triggers
@@ -65,21 +65,18 @@ static bool lock_attached(sqlite3_context *call, sqlite3 *db, const char *schema
 /* Has a daemon, or another program with the library, served this very file? In a copy that none has
  * opened yet, leases may be live that have ended elsewhere. `note` is what place.h keeps; NULL: an
  * earlier version keeps none. */
-static bool was_served(sqlite3_context *call, sqlite3 *db, const char *schema, const char *note)
+static bool was_served(const char *path, const char *note, char *why, size_t why_size)
 {
-    const char *path = sqlite3_db_filename(db, schema);
     struct names_file noted, now;
-    char why[256];
 
     if (note == NULL || path == NULL || !names_identify(path, &now))
         return true;
     if (names_get(note, &noted) > 0 ? names_are_one(&noted, &now) : strcmp(note, NAMES_COPY) != 0)
         return true;
-    sqlite3_snprintf(sizeof why, why,
+    sqlite3_snprintf((int)why_size, why,
                      "%s is a copy that no stockaded has opened: let one open it, which ends "
                      "the leases that are in it",
                      text_end(path, 160));
-    sqlite3_result_error(call, why, -1);
     return false;
 }
 
@@ -95,7 +92,7 @@ static bool look_up(sqlite3_context *call, sqlite3 *db, const char *schema, stru
         " (SELECT value FROM \"%w\".stockade_meta WHERE key = 'log')"
         " FROM (SELECT 1) LEFT JOIN \"%w\".stockade_resource ON name = ?1",
         schema, schema, schema);
-    bool served = true;
+    char why[256] = "";
 
     *fence = (struct fence){.token = 0};
     *file_len = 0;
@@ -123,25 +120,25 @@ static bool look_up(sqlite3_context *call, sqlite3 *db, const char *schema, stru
         fence->state = sqlite3_column_int(stmt, 2) == FENCE_LIVE ? FENCE_LIVE : FENCE_RELEASED;
         if (sqlite3_column_type(stmt, 1) == SQLITE_NULL || fence->token == 0)
             fence->state = FENCE_NONE;
-        served = was_served(call, db, schema, (const char *)sqlite3_column_text(stmt, 3));
+        (void)was_served(sqlite3_db_filename(db, schema),
+                         (const char *)sqlite3_column_text(stmt, 3), why, sizeof why);
     }
     int code = sqlite3_finalize(stmt);
     if (code != SQLITE_OK)
         fail(call, db, code);
-    return code == SQLITE_OK && served;
+    else if (why[0] != '\0')
+        sqlite3_result_error(call, why, -1);
+    return code == SQLITE_OK && why[0] == '\0';
 }
 
 /* Has the file one name? By another one, this connection has another log than the daemon. */
-static bool has_one_name(sqlite3_context *call, sqlite3 *db, const char *schema)
+static bool has_one_name(const char *path, char *why, size_t why_size)
 {
-    const char *path = sqlite3_db_filename(db, schema);
     struct stat status;
-    char why[256];
 
     if (path == NULL || stat(path, &status) != 0 || !names_are_several(&status))
         return true;
-    names_explain(path, &status, why, sizeof why);
-    sqlite3_result_error(call, why, -1);
+    names_explain(path, &status, why, why_size);
     return false;
 }
 
@@ -184,7 +181,7 @@ static void present(sqlite3_context *call, int argc, sqlite3_value **argv)
     const char *schema = argc > 2 ? (const char *)sqlite3_value_text(argv[2]) : "main";
     int type = sqlite3_value_type(argv[0]);
     struct fence fence;
-    char file[64];
+    char file[64], why[256];
     size_t file_len;
 
     if (sqlite3_get_autocommit(db)) {
@@ -209,8 +206,11 @@ static void present(sqlite3_context *call, int argc, sqlite3_value **argv)
         sqlite3_result_error(call, "stockade_present: a resource has 1 to 512 bytes", -1);
         return;
     }
-    if (!has_one_name(call, db, schema) || !lock_main(call, db) ||
-        !look_up(call, db, schema, resource, &fence, file, &file_len))
+    if (!has_one_name(sqlite3_db_filename(db, schema), why, sizeof why)) {
+        sqlite3_result_error(call, why, -1);
+        return;
+    }
+    if (!lock_main(call, db) || !look_up(call, db, schema, resource, &fence, file, &file_len))
         return;
     int64_t token = sqlite3_value_int64(argv[1]);
     enum stk_error error = fence_judge(&fence, token);
@@ -218,6 +218,51 @@ static void present(sqlite3_context *call, int argc, sqlite3_value **argv)
         refuse(call, error, resource, token);
     else
         remember(call, db, (struct bytes){file, file_len}, resource, token);
+}
+
+/* The same two questions for the triggers of guards by column, which know their file by its mark
+ * alone. A copy has the same one: so all files count that have it. */
+static bool is_served(sqlite3 *db, const char *schema, const char *path, struct bytes file,
+                      char *why, size_t why_size)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool served = true;
+    char *sql = sqlite3_mprintf(
+        "SELECT value = ?1, (SELECT value FROM \"%w\".stockade_meta WHERE key = 'log')"
+        " FROM \"%w\".stockade_meta WHERE key = 'file'",
+        schema, schema);
+
+    if (sql == NULL) {
+        sqlite3_snprintf((int)why_size, why, "out of memory");
+        return false;
+    }
+    int code = sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
+    sqlite3_free(sql);
+    if (code == SQLITE_ERROR) /* no such table: it is no Stockade file */
+        return true;
+    sqlite3_bind_blob64(stmt, 1, file.data, file.len, SQLITE_STATIC);
+    if (sqlite3_step(stmt) == SQLITE_ROW && sqlite3_column_int(stmt, 0) != 0)
+        served = has_one_name(path, why, why_size) &&
+                 was_served(path, (const char *)sqlite3_column_text(stmt, 1), why, why_size);
+    return sqlite3_finalize(stmt) == SQLITE_OK && code == SQLITE_OK && served;
+}
+
+static bool are_served(void *context, struct bytes file, char *why, size_t why_size)
+{
+    sqlite3 *db = presented_db(context);
+    sqlite3_stmt *stmt = NULL;
+    bool served = true;
+
+    sqlite3_snprintf((int)why_size, why, "it cannot be told which file this is");
+    if (sqlite3_prepare_v2(db, "PRAGMA database_list", -1, &stmt, NULL) != SQLITE_OK)
+        return false;
+    while (served && sqlite3_step(stmt) == SQLITE_ROW) {
+        const char *schema = (const char *)sqlite3_column_text(stmt, 1);
+        const char *path = (const char *)sqlite3_column_text(stmt, 2);
+        if (schema != NULL && path != NULL && *path != '\0')
+            served = is_served(db, schema, path, file, why, why_size);
+    }
+    return sqlite3_finalize(stmt) == SQLITE_OK && served;
 }
 
 static void release_witness(void *witness)
@@ -228,6 +273,7 @@ static void release_witness(void *witness)
 static int add_functions(struct presented *presented)
 {
     presented_share(presented);
+    presented_witness(presented)->served = are_served;
     int code =
         guard_function_add(presented_db(presented), presented_witness(presented), release_witness);
     for (int argc = 2; code == SQLITE_OK && argc <= 3; argc++)

@@ -5,7 +5,13 @@
  * where there is none; `file` tells that file from others on the same connection.
  *
  * It returns 1 where the transaction has presented that very token, and fails the statement
- * otherwise, with a text that begins with "GUARDED " and says what to do. */
+ * otherwise, with a text that begins with "GUARDED " and says what to do.
+ *
+ * stockade_assigned(column, prefix, key, old_key, standing, assigned, token, state, file, takes):
+ * what the triggers of a guard by column call at an INSERT or UPDATE. The statement assigns
+ * `assigned` to `column`, where the row has `standing` as yet; `token` and `state` are the fence's.
+ * It returns 1 where that is the live token of a row that stays its resource's. With `takes` the
+ * trigger goes on to set the column to NULL, and that is let through: once. */
 #ifndef STOCKADE_STORE_SQLITE_GUARD_FUNCTION_H
 #define STOCKADE_STORE_SQLITE_GUARD_FUNCTION_H
 
@@ -22,6 +28,7 @@ SQLITE_EXTENSION_INIT3
 #endif
 
 #include "fence/base/bytes.h"
+#include "store/txn.h"
 
 /* What a connection knows of its transaction under way. */
 struct guard_witness {
@@ -30,11 +37,18 @@ struct guard_witness {
     /* Is the connection's recursive_triggers on? NULL: it is, and nobody can turn it off. Where it
      * is off, REPLACE deletes rows without firing their triggers. */
     bool (*recursive)(void *context);
+    /* Has a daemon served all files with this mark that the connection has open? If not, say so in
+     * `why`. NULL: it is a daemon's. */
+    bool (*served)(void *context, struct bytes file, char *why, size_t why_size);
     void *context;
     const char *how; /* for messages: how a token is presented here */
+    /* The token that a trigger is about to take out of its row; 0: none. */
+    int64_t taken;
+    char taken_from[RESOURCE_NAME_MAX]; /* its resource */
+    size_t taken_from_len;
 };
 
-/* Make the function known to the connection, which borrows `witness` until it closes, or until it
+/* Make the functions known to the connection, which borrows `witness` until it closes, or until it
  * calls `destroy` (may be NULL) with it. SQLITE_OK or SQLite's code. */
 int guard_function_add(sqlite3 *db, struct guard_witness *witness, void (*destroy)(void *));
 

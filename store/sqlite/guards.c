@@ -11,16 +11,11 @@
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
 #include "store/sqlite/db.h"
+#include "store/sqlite/guard_column.h"
 #include "store/sqlite/guard_function.h"
 #include "store/sqlite/schema.h"
 
 enum { FLAW_MAX = 160, NAME_MAX_BYTES = 512 };
-
-/* Names as the schema spells them. */
-struct guard {
-    char *table, *column, *prefix; /* owned, or borrowed for the length of a call */
-    bool generated;                /* the column is: its value is computed */
-};
 
 struct watched {
     struct guard guard;
@@ -60,7 +55,9 @@ struct guards {
  * - RAISE makes SQLite keep what it needs to undo the whole statement, and it refuses the row where
  *   another program has put a function of this name that does not complain.
  * - The index holds no row. But SQLite lets nobody write into a table that has an index on an
- *   expression through incremental blob I/O, which fires no triggers. */
+ *   expression through incremental blob I/O, which fires no triggers.
+ *
+ * A guard by column (guard_column.h) has other triggers at INSERT and UPDATE, by the same names. */
 static const struct {
     const char *name, *when, *row; /* row NULL: the index */
 } parts[] = {
@@ -69,7 +66,15 @@ static const struct {
     {"delete", "BEFORE DELETE", "OLD"}, {"blob", NULL, NULL},
 };
 
-enum { PART_BEFORE_INSERT = 0, PARTS = sizeof parts / sizeof *parts };
+enum { PART_BEFORE_INSERT = 0, PART_DELETE = 4, PARTS = sizeof parts / sizeof *parts };
+_Static_assert((int)GUARD_BEFORE_INSERT == PART_BEFORE_INSERT &&
+                   (int)GUARD_UPDATED == PART_DELETE - 1,
+               "the triggers of guards by column stand in the same order");
+
+static bool is_by_column(const struct guard *guard)
+{
+    return guard->token[0] != '\0';
+}
 
 static char *trigger_sql(const struct guard *guard, size_t which, const char *name)
 {
@@ -108,7 +113,9 @@ static bool part_make(const struct guard *guard, size_t which, struct part *part
     part->name = sqlite3_mprintf("stockade_guard_%s_%s", parts[which].name, guard->table);
     part->type = parts[which].row != NULL ? "trigger" : "index";
     part->sql = NULL;
-    if (part->name != NULL && parts[which].row != NULL)
+    if (part->name != NULL && which < PART_DELETE && is_by_column(guard))
+        part->sql = guard_column_trigger(guard, (enum guard_moment)which, part->name);
+    else if (part->name != NULL && parts[which].row != NULL)
         part->sql = trigger_sql(guard, which, part->name);
     else if (part->name != NULL)
         part->sql =
@@ -156,13 +163,19 @@ bool guards_open(struct transaction *txn, const char *path, const struct log *lo
            recursive == 1;
 }
 
+static void guard_free(struct guard *guard)
+{
+    free(guard->table);
+    free(guard->column);
+    free(guard->prefix);
+    free(guard->token);
+    free(guard->row);
+}
+
 static void list_free(struct watched *list, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        free(list[i].guard.table);
-        free(list[i].guard.column);
-        free(list[i].guard.prefix);
-    }
+    for (size_t i = 0; i < count; i++)
+        guard_free(&list[i].guard);
     free(list);
 }
 
@@ -180,16 +193,25 @@ static char *column_text(sqlite3_stmt *stmt, int at)
     return mem_strdup(text != NULL ? (const char *)text : "");
 }
 
+/* `hidden` is 2 or 3 for computed columns. */
+#define GUARDS_SELECT                                                                              \
+    "SELECT name, key, prefix, EXISTS(SELECT 1 FROM pragma_table_xinfo(g.name, 'main') AS c"       \
+    " WHERE c.name = g.key AND c.hidden > 1), "
+
 /* Read the registry into a new list. */
 static bool read_list(sqlite3 *db, struct watched **list, size_t *count)
 {
-    /* `hidden` is 2 or 3 for computed columns. */
     static const char sql[] =
-        "SELECT name, key, prefix, EXISTS(SELECT 1 FROM pragma_table_xinfo(g.name, 'main') AS c"
-        " WHERE c.name = g.key AND c.hidden > 1) FROM main.stockade_guard AS g ORDER BY name";
+        GUARDS_SELECT "ifnull((SELECT token FROM main.stockade_token_column AS t"
+                      " WHERE t.name = g.name), '') FROM main.stockade_guard AS g ORDER BY name";
+    /* A file of an earlier version, which is looked at but not brought up to date. */
+    static const char earlier[] = GUARDS_SELECT "'' FROM main.stockade_guard AS g ORDER BY name";
     sqlite3_stmt *stmt;
+    int64_t known = 0;
 
-    if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK)
+    if (db_int64(db, "SELECT count(*) FROM main.sqlite_schema WHERE name = 'stockade_token_column'",
+                 &known) != SQLITE_OK ||
+        sqlite3_prepare_v2(db, known != 0 ? sql : earlier, -1, &stmt, NULL) != SQLITE_OK)
         return false;
     while (sqlite3_step(stmt) == SQLITE_ROW) {
         *list = mem_realloc(*list, (*count + 1) * sizeof **list);
@@ -197,7 +219,8 @@ static bool read_list(sqlite3 *db, struct watched **list, size_t *count)
             .guard = {.table = column_text(stmt, 0),
                       .column = column_text(stmt, 1),
                       .prefix = column_text(stmt, 2),
-                      .generated = sqlite3_column_int(stmt, 3) != 0},
+                      .generated = sqlite3_column_int(stmt, 3) != 0,
+                      .token = column_text(stmt, 4)},
         };
     }
     return sqlite3_finalize(stmt) == SQLITE_OK;
@@ -225,6 +248,24 @@ static bool check_part(sqlite3_stmt *stmt, struct watched *watched, const struct
     return sqlite3_reset(stmt) == SQLITE_OK;
 }
 
+/* What a guard by column looks like depends on the table; and it suffers no trigger that would run
+ * at its own UPDATE. */
+static bool check_column(sqlite3 *db, struct watched *watched)
+{
+    char why[SQL_WHY_MAX], intruder[SQL_WHY_MAX];
+
+    if (!is_by_column(&watched->guard))
+        return true;
+    if (guard_column_look(db, &watched->guard, why) != SQLITE_OK ||
+        guard_column_intruder(db, &watched->guard, intruder) != SQLITE_OK)
+        return false;
+    if (why[0] != '\0')
+        text_print(watched->flaw, FLAW_MAX, "%s", why);
+    else if (intruder[0] != '\0')
+        text_print(watched->flaw, FLAW_MAX, GUARD_INTRUDER_WHY, intruder);
+    return true;
+}
+
 /* Find the flaws of every guard in the list. */
 static bool find_flaws(sqlite3 *db, struct watched *list, size_t count)
 {
@@ -233,6 +274,9 @@ static bool find_flaws(sqlite3 *db, struct watched *list, size_t count)
     sqlite3_stmt *stmt;
     bool fine = true;
 
+    for (size_t i = 0; i < count; i++)
+        if (!check_column(db, &list[i]))
+            return false;
     if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK)
         return false;
     for (size_t i = 0; i < count; i++)
@@ -299,8 +343,14 @@ static bool check_own(struct transaction *txn)
 {
     struct guards *guards = txn->guards;
     struct changes now = {.count = 0}, *before = &guards->changes;
+    int64_t version = 0;
 
-    if (schema_compare(txn->db, schema_version(), note_change, &now) != SQLITE_OK)
+    /* `stockade check` also looks at files that no daemon has brought up to date. */
+    if (db_int64(txn->db, "PRAGMA main.user_version", &version) != SQLITE_OK)
+        return false;
+    if (version < 2 || version > schema_version())
+        version = schema_version();
+    if (schema_compare(txn->db, version, note_change, &now) != SQLITE_OK)
         return false;
     if (now.harm && (!before->harm || strcmp(now.first, before->first) != 0))
         log_error(guards->log, "store %s takes no writes: %s", guards->path, now.first);
@@ -395,7 +445,8 @@ enum stk_error guards_each(struct store_txn *base, txn_each_guard each, void *co
         each(context,
              &(struct table_guard){.table = bytes_of(watched->guard.table),
                                    .column = bytes_of(watched->guard.column),
-                                   .prefix = bytes_of(watched->guard.prefix)},
+                                   .prefix = bytes_of(watched->guard.prefix),
+                                   .token = bytes_of(watched->guard.token)},
              bytes_of(watched->flaw));
     }
     return STK_OK;
@@ -408,7 +459,8 @@ struct task {
     struct transaction *txn;
     struct guard guard; /* its strings are owned */
     bool registered;
-    char *why; /* SQL_WHY_MAX bytes */
+    bool added; /* the guard has made the column for tokens */
+    char *why;  /* SQL_WHY_MAX bytes */
 };
 
 __attribute__((format(printf, 2, 3))) static enum stk_error refuse(struct task *task,
@@ -529,14 +581,18 @@ static enum stk_error judge_registry(struct task *task)
 
     if (sqlite3_prepare_v2(task->txn->db,
                            "SELECT key, prefix, key = ?2 COLLATE NOCASE AND prefix = ?3"
-                           " FROM main.stockade_guard WHERE name = ?1",
+                           " AND ifnull(t.token, '') = ?4 COLLATE NOCASE, ifnull(t.added, 0)"
+                           " FROM main.stockade_guard AS g LEFT JOIN main.stockade_token_column"
+                           " AS t ON t.name = g.name WHERE g.name = ?1",
                            -1, &stmt, NULL) != SQLITE_OK)
         return failed(task);
     sqlite3_bind_text(stmt, 1, guard->table, -1, SQLITE_STATIC);
     sqlite3_bind_text(stmt, 2, guard->column, -1, SQLITE_STATIC);
     sqlite3_bind_text(stmt, 3, guard->prefix, -1, SQLITE_STATIC);
+    sqlite3_bind_text(stmt, 4, guard->token, -1, SQLITE_STATIC);
     task->registered = sqlite3_step(stmt) == SQLITE_ROW;
     if (task->registered) {
+        task->added = sqlite3_column_int(stmt, 3) != 0;
         bool same = sqlite3_column_int(stmt, 2) != 0;
         if (!same || guards_flaw(task->txn->guards, guard->table) == NULL)
             error = refuse(task,
@@ -597,6 +653,34 @@ static enum stk_error each_part(struct task *task, bool make)
     return error;
 }
 
+/* Have the column for tokens ready; after its old triggers, if there are any, have gone. */
+static enum stk_error take_column(struct task *task)
+{
+    struct guard *guard = &task->guard;
+    char intruder[SQL_WHY_MAX];
+    bool added;
+
+    if (guard->generated)
+        return refuse(task,
+                      "column %.60s is computed, and a statement has to name its row: guard the "
+                      "table without TOKEN",
+                      guard->column);
+    if (guard_column_prepare(task->txn->db, guard, &added, task->why) != SQLITE_OK)
+        return failed(task);
+    if (task->why[0] != '\0')
+        return STK_ERR;
+    task->added |= added;
+    if (guard_column_look(task->txn->db, guard, task->why) != SQLITE_OK ||
+        guard_column_intruder(task->txn->db, guard, intruder) != SQLITE_OK)
+        return failed(task);
+    if (task->why[0] != '\0')
+        return STK_ERR;
+    if (intruder[0] != '\0')
+        return refuse(task, GUARD_INTRUDER_WHY, intruder);
+    return run(task, sqlite3_mprintf("REPLACE INTO main.stockade_token_column VALUES(%Q, %Q, %d)",
+                                     guard->table, guard->token, task->added));
+}
+
 static enum stk_error create(struct task *task)
 {
     const struct guard *guard = &task->guard;
@@ -608,10 +692,37 @@ static enum stk_error create(struct task *task)
         error = judge_rows(task);
     if (error == STK_OK && task->registered)
         error = each_part(task, false);
+    if (error == STK_OK && is_by_column(guard))
+        error = take_column(task);
     if (error == STK_OK)
         error = run(task, sqlite3_mprintf("REPLACE INTO main.stockade_guard VALUES(%Q, %Q, %Q)",
                                           guard->table, guard->column, guard->prefix));
     return error == STK_OK ? each_part(task, true) : error;
+}
+
+/* A column that the guard has made goes with it. */
+static enum stk_error drop_column(struct task *task)
+{
+    struct guard *guard = &task->guard;
+    char *name = mem_strdup(guard->table), *token;
+    enum stk_error error =
+        look_up(task,
+                "SELECT c.name, t.token FROM main.stockade_token_column AS t"
+                " JOIN pragma_table_xinfo(t.name, 'main') AS c ON c.name = t.token COLLATE NOCASE"
+                " WHERE t.name = ?1 AND t.added",
+                NULL, &name, &token);
+
+    free(name);
+    if (error == STK_OK && token != NULL) {
+        free(guard->token);
+        guard->token = token;
+        if (guard_column_drop(task->txn->db, guard) != SQLITE_OK)
+            error = failed(task);
+    }
+    if (error != STK_OK)
+        return error;
+    return run(task, sqlite3_mprintf("DELETE FROM main.stockade_token_column WHERE name = %Q",
+                                     guard->table));
 }
 
 static enum stk_error drop(struct task *task)
@@ -627,6 +738,8 @@ static enum stk_error drop(struct task *task)
         return refuse(task, "table %.100s is not guarded", guard->table);
     free(key);
     error = each_part(task, false);
+    if (error == STK_OK)
+        error = drop_column(task);
     if (error != STK_OK)
         return error;
     return run(task,
@@ -664,28 +777,22 @@ static enum stk_error perform(struct store_txn *base, const struct table_guard *
 {
     struct task task = {.txn = transaction_of(base), .why = why};
 
-    if (!is_text(guard->table) || !is_text(guard->column) || !is_text(guard->prefix))
+    if (!is_text(guard->table) || !is_text(guard->column) || !is_text(guard->prefix) ||
+        !is_text(guard->token))
         return refuse(&task, "names and prefixes have at most %d bytes and no zero bytes",
                       NAME_MAX_BYTES);
     task.guard.table = name_new(guard->table);
     task.guard.column = name_new(guard->column);
     task.guard.prefix = name_new(guard->prefix);
+    task.guard.token = name_new(guard->token);
     enum stk_error error = as_a_whole(&task, change);
-    free(task.guard.table);
-    free(task.guard.column);
-    free(task.guard.prefix);
+    guard_free(&task.guard);
     return error;
 }
 
 enum stk_error guards_create(struct store_txn *txn, const struct table_guard *guard,
                              char why[SQL_WHY_MAX])
 {
-    if (guard->token.len > 0) {
-        text_print(why, SQL_WHY_MAX,
-                   "guards with TOKEN are in PostgreSQL only as yet: guard the table without it, "
-                   "and present the token");
-        return STK_ERR;
-    }
     return perform(txn, guard, why, create);
 }
 

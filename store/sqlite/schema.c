@@ -90,6 +90,16 @@ static const char *const steps[] = {
     "CREATE TABLE stockade_audit("
     "  chain TEXT PRIMARY KEY, lines INTEGER NOT NULL, hash TEXT NOT NULL, file BLOB NOT NULL)"
     "  WITHOUT ROWID;",
+
+    /* Which guards are by column: guard_column.h. `added`: the guard has made the column, and takes
+     * it along when it goes. */
+    "CREATE TABLE stockade_token_column("
+    "  name TEXT PRIMARY KEY COLLATE NOCASE, token TEXT NOT NULL, added INTEGER NOT NULL)"
+    "  WITHOUT ROWID;"
+    "DROP VIEW stockade_guards;"
+    "CREATE VIEW stockade_guards(\"table\", \"column\", prefix, token_column) AS"
+    "  SELECT g.name, key, prefix, token FROM stockade_guard AS g"
+    "  LEFT JOIN stockade_token_column AS t ON t.name = g.name;",
 };
 
 #define SCHEMA_VERSION ((int64_t)(sizeof steps / sizeof *steps))

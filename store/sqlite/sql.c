@@ -220,7 +220,16 @@ static bool is_numbered_out(struct sql *sql)
 /* After SQLite has said no: the user's error, or the store's? */
 static enum stk_error judge_failure(struct sql *sql, int code)
 {
-    static const char guarded[] = "GUARDED ";
+    /* What the functions of guards say (guard_function.c). */
+    static const struct {
+        const char *begins;
+        enum stk_error error;
+    } refusals[] = {
+        {"GUARDED ", STK_GUARDED},
+        {"NOTOKEN the statement assigns no token", STK_NOTOKEN},
+        {"STALE token ", STK_STALE},
+        {"UNKNOWN token ", STK_UNKNOWN},
+    };
     const char *text = sqlite3_errmsg(sql->db);
 
     if (sql->verdict.refusal != STK_OK)
@@ -252,8 +261,9 @@ static enum stk_error judge_failure(struct sql *sql, int code)
     case SQLITE_READONLY: return transaction_fail(sql->txn);
     default: break;
     }
-    if (strncmp(text, guarded, sizeof guarded - 1) == 0)
-        return sql_refuse(&sql->verdict, STK_GUARDED, "%s", text + sizeof guarded - 1);
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++)
+        if (strncmp(text, refusals[i].begins, strlen(refusals[i].begins)) == 0)
+            return sql_refuse(&sql->verdict, refusals[i].error, "%s", strchr(text, ' ') + 1);
     return sql_refuse(&sql->verdict, STK_ERR, "%s", text);
 }
 

@@ -30,6 +30,7 @@ static const struct {
     {"stockade_receipts", "stockade_receipt", " resource id token written_ms reply "},
     {"stockade_receipts", "stockade_resource", " id name "},
     {"stockade_guards", "stockade_guard", " name key prefix "},
+    {"stockade_guards", "stockade_token_column", " name token "},
     {OWN_GUARD, "stockade_resource", " name token state "},
     {OWN_GUARD, "stockade_meta", " key value "},
 };

@@ -137,7 +137,7 @@ static void use_what_is_new(struct store_txn *txn)
 VERSION_1_TEST(a_file_of_version_1_keeps_its_tokens_data_and_leases)
 {
     rig_open(rig, false);
-    assert_int_equal(rig_number(rig, "PRAGMA user_version"), 4);
+    assert_int_equal(rig_number(rig, "PRAGMA user_version"), 5);
     assert_int_equal(store_opening(rig->store), 8);
     rig_in_both(rig, expect_all);
     rig_in_write(rig, use_what_is_new);

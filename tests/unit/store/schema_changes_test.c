@@ -37,12 +37,15 @@ static const struct kind {
       {"CREATE VIEW stockade_mine AS SELECT 1%.0s", "DROP VIEW stockade_mine", "stockade_mine",
        false},
       {"DROP VIEW stockade_guards%.0s",
-       "CREATE VIEW stockade_guards(\"table\", \"column\", prefix) AS"
-       "  SELECT name, key, prefix FROM stockade_guard",
+       "CREATE VIEW stockade_guards(\"table\", \"column\", prefix, token_column) AS"
+       "  SELECT g.name, key, prefix, token FROM stockade_guard AS g"
+       "  LEFT JOIN stockade_token_column AS t ON t.name = g.name",
        "stockade_guards is gone", false},
       {"DROP VIEW stockade_guards; CREATE VIEW stockade_guards AS SELECT 1%.0s",
-       "DROP VIEW stockade_guards; CREATE VIEW stockade_guards(\"table\", \"column\", prefix) AS"
-       "  SELECT name, key, prefix FROM stockade_guard",
+       "DROP VIEW stockade_guards; CREATE VIEW stockade_guards(\"table\", \"column\", prefix, "
+       "token_column) AS"
+       "  SELECT g.name, key, prefix, token FROM stockade_guard AS g"
+       "  LEFT JOIN stockade_token_column AS t ON t.name = g.name",
        "stockade_guards was altered", false},
       {"DROP INDEX stockade_keys%.0s",
        "CREATE INDEX stockade_keys ON stockade_resource(id, type) WHERE type <> 0",

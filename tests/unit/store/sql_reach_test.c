@@ -158,7 +158,8 @@ RIG_TEST(the_public_views_are_read_and_nothing_else)
     assert_string_equal(sql_ask(rig, "SELECT resource, token, state FROM STOCKADE_FENCES"),
                         "'sku:1',2,'live';'sku:2',2,'live';");
     assert_string_equal(sql_ask(rig, "SELECT * FROM stockade_values"), "'key','value';");
-    assert_string_equal(sql_ask(rig, "SELECT * FROM stockade_guards"), "'guarded','sku','sku:';");
+    assert_string_equal(sql_ask(rig, "SELECT * FROM stockade_guards"),
+                        "'guarded','sku','sku:',NULL;");
     assert_string_equal(sql_ask(rig, "SELECT * FROM through"), "'sku:1';'sku:2';");
     assert_string_equal(sql_change(rig, "INSERT INTO t SELECT token FROM stockade_fences"), "");
 }

@@ -50,7 +50,7 @@ SQLITE_TEST(a_process_that_dies_loses_nothing_that_was_done)
 SQLITE_TEST(a_file_is_marked_and_versioned_and_has_a_wal)
 {
     assert_int_equal(rig_number(rig, "PRAGMA application_id"), 0x53544b44);
-    assert_int_equal(rig_number(rig, "PRAGMA user_version"), 4);
+    assert_int_equal(rig_number(rig, "PRAGMA user_version"), 5);
     assert_string_equal(rig_rows(rig, "PRAGMA journal_mode"), "wal");
     assert_string_equal(rig_rows(rig, "PRAGMA integrity_check"), "ok");
     assert_int_equal(rig_number(rig, "SELECT count(*) FROM sqlite_schema"
