@@ -148,33 +148,39 @@ static bool has_turn(const struct session *session, const struct request *reques
 
 /* May it be done at all? */
 
-bool session_permits(struct session *session, struct request *request)
+void session_deny(struct session *session, struct request *request, const struct denial *denial)
 {
     static const char *const reasons[] = {[DENIED_FOR_COMMAND] = "command",
                                           [DENIED_FOR_KEY] = "key",
                                           [DENIED_FOR_CHANNEL] = "channel"};
     struct buf text = {0};
-    struct denial denial;
     char title[COMMAND_LOWER_SIZE], lower[COMMAND_LOWER_SIZE];
+    struct bytes command = bytes_of(command_lower(denial->command, lower));
+    bool of_command = denial->reason == DENIED_FOR_COMMAND;
 
-    if (session->rights == NULL || session->rights->all ||
-        rights_permit(session->rights, request, &denial))
-        return true;
-    struct bytes command = bytes_of(command_lower(denial.command, lower));
-    bool of_command = denial.reason == DENIED_FOR_COMMAND;
     session_audit(session,
                   (struct audit_note){.event = AUDIT_DENIED,
                                       .code = STK_NOPERM,
-                                      .resource = denial.object,
-                                      .reason = bytes_of(command_title(denial.command, title))});
-    session_log_denial(session, reasons[denial.reason], of_command ? command : denial.object,
+                                      .resource = denial->object,
+                                      .reason = bytes_of(command_title(denial->command, title))});
+    session_log_denial(session, reasons[denial->reason], of_command ? command : denial->object,
                        bytes_of(session_user(session)));
-    rights_explain(session->rights, &denial, &text);
+    rights_explain(session->rights, denial, &text);
     request->verdict = STK_OK; /* its plan's refusal is not told */
     buf_free(&request->reply); /* what its plan was refused for */
     resp_error(&request->reply, STK_NOPERM, acl_has_file(session->engine->acl) ? "%.*s" : NULL,
                (int)text.len, text.data);
     buf_free(&text);
+}
+
+bool session_permits(struct session *session, struct request *request)
+{
+    struct denial denial;
+
+    if (session->rights == NULL || session->rights->all ||
+        rights_permit(session->rights, request, &denial))
+        return true;
+    session_deny(session, request, &denial);
     return false;
 }
 

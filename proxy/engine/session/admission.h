@@ -15,6 +15,8 @@
 
 #include "proxy/engine/session/session.h"
 
+struct denial; /* rights.h */
+
 /* Make a complete request `next`: its command, or the answer that there is none such. A browser's
  * ends the session. */
 void admission_take(struct session *session, const struct bytes *argv, size_t argc);
@@ -33,5 +35,7 @@ bool session_admits(struct session *session, struct request *request);
 bool session_looks_on(struct session *session, struct request *request);
 /* One of the checks: may its user do that? */
 bool session_permits(struct session *session, struct request *request);
+/* Tell the request that this was denied: its reply, the audit, the log of denials. */
+void session_deny(struct session *session, struct request *request, const struct denial *denial);
 
 #endif
