@@ -109,6 +109,42 @@ def test_an_owner_may_go_from_one_daemon_to_another(at, key):
     there.stop()
 
 
+def test_permits_are_leases_of_their_own_and_there_are_no_more_than_n(at, key):
+    client, there = at.client(), at.second_daemon()
+    other = there.client()
+    grants = [each("ACQUIRE", key, 60000, "PERMITS", 4) for each in (client, other) * 2]
+    assert sorted(permit for _, _, permit in grants) == [1, 2, 3, 4]
+    assert client("ACQUIRE", key, 60000, "PERMITS", 4) is None
+    for token, ttl_ms, permit in grants:
+        name = f"{key}#{permit}"
+        assert 50000 < ttl_ms <= 60000 and client.fenced(token, "SET", name, "x") == "OK"
+    line = [at.client() for _ in range(3)]
+    for number, waiter in enumerate(line):
+        waiter.send("ACQUIRE", key, 60000, "PERMITS", 4, "WAIT", 10000)
+        wait_until(lambda: len(client("WAITERS", key)) == number + 1, "it waits")
+    # Of what another daemon gives back some services tell only those who stand in their own line.
+    for waiter, holder, (token, _, permit), seconds in zip(
+            line, (client, client, other), (grants[0], grants[2], grants[1]),
+            (PROMPT_SECONDS, PROMPT_SECONDS, 1 + PROMPT_SECONDS)):
+        with within(patience(seconds)):
+            assert holder("RELEASE", f"{key}#{permit}", token) == 0
+            fresh = waiter.read()
+        assert fresh[2] == permit and fresh[0] > token
+    there.stop()
+
+
+def test_a_permit_is_its_owners_and_its_ids(at, key):
+    client, other = at.client(), at.client()
+    mine = client("ACQUIRE", key, 60000, "PERMITS", 9, "OWNER", "me")
+    once = client("ACQUIRE", key, 60000, "PERMITS", 9, "ID", "x")
+    for _ in range(3):
+        again = other("ACQUIRE", key, 60000, "PERMITS", 9, "OWNER", "me")
+        repeat = other("ACQUIRE", key, 60000, "PERMITS", 9, "ID", "x")
+        assert (again[0], again[2]) == (mine[0], mine[2])
+        assert (repeat[0], repeat[2]) == (once[0], once[2])
+    assert mine[2] != once[2]
+
+
 def test_waiters_are_served_in_order(at, key):
     holder = at.client()
     tokens = [holder.token(key)]

@@ -34,6 +34,7 @@ enum command_category {
     X(EXCHANGE, WRITE, ACL_READS | ACL_WRITES, "GETSET", "RW access update") /* tells what was */  \
     X(LOOK, READ, ACL_READS, "LEASE", "RO access")                                                 \
     X(ACQUIRE, LEASE, ACL_WRITES, "ACQUIRE", "OW update")                                          \
+    X(PERMIT, LEASE, 0, "ACQUIRE", "") /* permits.c asks for the right to each */                  \
     X(RENEW, LEASE, ACL_WRITES, "RENEW", "OW update")                                              \
     X(RELEASE, LEASE, ACL_WRITES, "RELEASE", "OW update")                                          \
     X(DEQUEUE, LEASE, ACL_WRITES, "DEQUEUE", "OW update")                                          \

@@ -32,12 +32,13 @@
 #define WRITES(step) .order = ORDER_WRITE, .prepare = plan_make, .start = plan_start, .exec = (step)
 
 const struct command commands[] = {
-    ROW("ACQUIRE", .arity = -3, ONE_KEY, .deed = DEED_ACQUIRE,
+    ROW("ACQUIRE", .arity = -3, ONE_KEY, .deed = DEED_ACQUIRE, .act = acquire_act,
         .flags = COMMAND_LEASE | COMMAND_BLOCKING, .order = ORDER_ALONE, .prepare = acquire_prepare,
         .start = lease_acquire, .abandon = acquire_abandon, .group = "leases",
         .summary =
             "Take a lease: resource ttl_ms [WAIT ms | QUEUE] [OWNER owner] [ID id] [EPHEMERAL]"
-            " -> [token, ttl_ms], null, or with QUEUE [queued, place]"),
+            " [PERMITS n] -> [token, ttl_ms], null, with QUEUE [queued, place], with PERMITS"
+            " [token, ttl_ms, permit]"),
     ROW("ACQUIREALL", .arity = -4, KEYS(3, 3, 1), .deed = DEED_ACQUIRE,
         .flags = COMMAND_LEASE | COMMAND_COUNTED, .order = ORDER_ALONE, .start = lease_acquire_all,
         .abandon = acquire_all_abandon, .group = "leases",

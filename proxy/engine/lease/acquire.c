@@ -414,7 +414,7 @@ static void ask(struct acquire *acquire)
     call->believed_max = token_believed_max(call->floor, clock_wall_us(engine->options.clock));
     if (acquire->allowance == ALLOWANCE_REFUSED)
         acquire->allowance = ALLOWANCE_UNASKED;
-    bool may_take = acquire->way != WAY_PROBE && line_is_head(place_of(acquire));
+    bool may_take = acquire->way != WAY_PROBE && line_may_take(place_of(acquire));
     call->reentry_only = !may_take || !reserve(acquire);
     call->waits = acquire->options.wait_until_ms > call->asked_ms;
     call->record = *record;

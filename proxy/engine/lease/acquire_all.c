@@ -194,7 +194,8 @@ static bool fill(struct request *request, struct basket *basket)
             request_fail(request, STK_ERR, "a resource is named twice");
             return false;
         }
-    if (lease_options_have(request, 3 + basket->count, OF_ACQUIRE, OPTION_QUEUE)) {
+    if (lease_options_have(request->argv, request->argc, 3 + basket->count, OF_ACQUIRE,
+                           OPTION_QUEUE)) {
         request_fail(request, STK_ERR, "ACQUIREALL has no QUEUE: WAIT, on a connection of its own");
         return false;
     }

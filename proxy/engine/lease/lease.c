@@ -28,6 +28,18 @@ uint64_t lease_fingerprint(const char *command, struct bytes owner)
     return XXH3_64bits_withSeed(owner.data, owner.len, XXH3_64bits(command, strlen(command)));
 }
 
+bool lease_is_permit(struct bytes name, struct bytes *resource, int64_t *permit)
+{
+    const char *mark = name.len == 0 ? NULL : memrchr(name.data, PERMIT_MARK, name.len);
+
+    if (mark == NULL || mark == name.data)
+        return false;
+    *resource = (struct bytes){name.data, (size_t)(mark - name.data)};
+    struct bytes digits = {mark + 1, name.len - resource->len - 1};
+    return digits.len > 0 && digits.data[0] >= '1' && digits.data[0] <= '9' &&
+           bytes_to_int64(digits, permit) && *permit <= PERMITS_MAX;
+}
+
 struct session *lease_connection(struct engine *engine, const struct lease_record *record)
 {
     for (struct list *at = engine->sessions.next;

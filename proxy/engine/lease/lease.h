@@ -2,7 +2,7 @@
 /* Leases, inside the engine. The commands stand on four jobs (acquire, renew, release, and a check
  * of what is held), and those on the line of waiters and the table of what was granted here:
  *
- *   ACQUIREALL, a place of ACQUIRE ... QUEUE (queue.c)
+ *   ACQUIREALL, a permit (permits.c), a place of ACQUIRE ... QUEUE (queue.c)
  *     ├────▶ ACQUIRE: floor ─▶ ask ─▶ record ─▶ reply
  *     ├────▶ RENEW       │               (the commands: acquire_command.c, their options:
  *     │        │         │                options.c; the store's part of it: record.c;
@@ -36,6 +36,10 @@
 /* Of one ACQUIREALL, and behind the lock keys of one command or script. */
 #define LEASES_AT_ONCE_MAX 256
 #define LINE_POLL_MS       1000 /* a waiter that missed its wake-up asks again within this */
+/* Permit 3 of `pool` is the lease on `pool#3`. */
+#define PERMIT_MARK         '#'
+#define PERMITS_MAX         10000
+#define PERMIT_RESOURCE_MAX (RESOURCE_NAME_MAX - 6) /* bytes: room for the mark and five digits */
 /* How often at most a renewal goes without a date in the store. */
 #define RENEWAL_WRITTEN_MS (60 * 60 * 1000)
 
@@ -43,6 +47,7 @@
 command_start lease_acquire, lease_dequeue, lease_acquire_all, lease_renew, lease_release,
     lease_revoke, lease_show, lease_list;
 command_start acquire_prepare; /* the order: does it wait? */
+command_act acquire_act;       /* one of several permits? */
 command_start acquire_abandon, acquire_all_abandon;
 
 /* lease.c: what the commands share. */
@@ -83,6 +88,9 @@ enum stk_error lease_remember_grant(struct store_txn *txn, const struct resource
 enum stk_error lease_submit(struct engine *engine, struct store_op *op, bool writes,
                             struct bytes resource, store_run *run, store_done *done);
 
+/* Is it the name of a permit? Of which resource, and which one? */
+bool lease_is_permit(struct bytes name, struct bytes *resource, int64_t *permit);
+
 /* line.c: those who want one resource at this daemon, in order of arrival. Only the head may take
  * the lease; the others ask once whether they hold it already, and wait. */
 
@@ -94,6 +102,7 @@ struct waiter {
     int64_t joined_ms;
     bool waits;       /* else it is asking, and learns at its next denial what has happened */
     bool passed_over; /* keeps its place, and does not count as long as this is set */
+    bool shares;      /* wants a permit, and has not been denied: those behind it may ask, too */
     const struct waiter_events *events;
 };
 
@@ -129,13 +138,17 @@ void line_pass_over(struct waiter *waiter);
 /* 1 is next. */
 int64_t line_place(const struct waiter *waiter);
 bool line_is_head(const struct waiter *waiter);
+/* May it take what it asks for? It is the head, or all who are before it share. */
+bool line_may_take(const struct waiter *waiter);
+/* Which permit has been given back since the head asked for this last? 0: none is known. */
+int64_t line_take_freed(struct waiter *head);
 /* The head of its line; NULL: all are passed over. */
 const struct waiter *line_head(const struct waiter *waiter);
 /* Was the line woken while its head asked? Says so once. */
 bool line_was_woken(struct waiter *head);
 /* The head was denied: its turn comes again when the lease may be over, in `held_ms`. */
 void line_poll_in(struct waiter *head, int64_t held_ms);
-/* The lease may be free: the head's turn. */
+/* The lease may be free: the head's turn; of a permit, that of the line for all of them, too. */
 void line_wake(struct engine *engine, struct bytes resource);
 /* The head, if it waits, as heir: no wake-up reaches it before on_inherited. Or NULL. */
 struct waiter *line_take_heir(struct engine *engine, struct bytes resource);
@@ -434,7 +447,8 @@ enum acquire_way {
     WAY_PLACE,      /* ACQUIRE ... QUEUE: it is denied, and keeps its place: a `waiter` whose events
                        are its caller's */
     WAY_PROBE,      /* for such a place, finds out whether the lease is free, and takes nothing */
-    WAY_BASKET,     /* one of ACQUIREALL: it is denied. The basket has a `place`, and its id */
+    WAY_BASKET,     /* one of ACQUIREALL, or a permit: it is denied. Who asks has a `place`, and
+                       remembers its id */
     WAY_LOCK,       /* a lock key: it is denied, also where its owner is who has the lease. The
                        owner is the lock's value, and stands for the token */
     WAY_LOCK_AGAIN, /* the same, but its owner may enter again */
@@ -466,7 +480,7 @@ struct acquire {
     struct lease_options options;
     uint64_t fingerprint; /* with an id */
     enum acquire_way way;
-    struct waiter *place; /* WAY_BASKET: the basket's, in the line */
+    struct waiter *place; /* WAY_BASKET: the asker's, in the line */
     void (*on_end)(struct acquire *acquire);
 
     /* The result. */

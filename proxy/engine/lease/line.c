@@ -27,7 +27,8 @@ struct line {
     struct engine *engine;
     struct list waiters;
     struct timer poll;
-    bool woken; /* while the head was busy asking */
+    bool woken;    /* while the head was busy asking */
+    int64_t freed; /* a permit that was given back, since the head asked for that; 0: none */
     int64_t count;
     size_t name_len;
     char name[];
@@ -218,11 +219,37 @@ int64_t line_place(const struct waiter *waiter)
     return place;
 }
 
+bool line_may_take(const struct waiter *waiter)
+{
+    if (waiter->passed_over)
+        return false;
+    for (struct list *at = waiter->in_line.prev; at != &waiter->line->waiters; at = at->prev) {
+        const struct waiter *before = list_entry(at, const struct waiter, in_line);
+        if (!before->passed_over && !before->shares)
+            return false;
+    }
+    return true;
+}
+
+int64_t line_take_freed(struct waiter *head)
+{
+    int64_t freed = head->line->freed;
+    head->line->freed = 0;
+    return freed;
+}
+
 void line_wake(struct engine *engine, struct bytes resource)
 {
-    struct line *line = find(engine, resource);
+    struct line *line = find(engine, resource), *of_permits;
+    struct bytes all;
+    int64_t permit;
+
     if (line != NULL)
         give_turn(line);
+    if (!lease_is_permit(resource, &all, &permit) || (of_permits = find(engine, all)) == NULL)
+        return;
+    of_permits->freed = permit;
+    give_turn(of_permits);
 }
 
 struct waiter *line_take_heir(struct engine *engine, struct bytes resource)

@@ -39,6 +39,11 @@ static bool take_ephemeral(struct request *request, size_t at, struct lease_opti
     return true;
 }
 
+static bool take_permits(struct request *request, size_t at, struct lease_options *options)
+{
+    return request_int(request, at, 1, PERMITS_MAX, "PERMITS", &options->permits);
+}
+
 static const struct option {
     const char *word;
     const char *value; /* what stands behind the word, for people; NULL: nothing does */
@@ -53,6 +58,7 @@ static const struct option {
     [OPTION_ID] = {"ID", "id", OF_ACQUIRE | OF_ACQUIREALL | OF_RELEASE, take_id},
     [OPTION_EPHEMERAL] = {"EPHEMERAL", NULL, OF_ACQUIRE | OF_ACQUIREALL, take_ephemeral},
     [OPTION_NOTIFY] = {"NOTIFY", NULL, OF_RENEW, NULL},
+    [OPTION_PERMITS] = {"PERMITS", "n", OF_ACQUIRE, take_permits},
 };
 
 enum { OPTIONS = sizeof table / sizeof *table };
@@ -63,12 +69,12 @@ static size_t words_of(const struct option *option)
 }
 
 /* The option at argv[at]; NULL: none that the command takes, or its value is missing. */
-static const struct option *find(const struct request *request, size_t at,
+static const struct option *find(const struct bytes *argv, size_t argc, size_t at,
                                  enum lease_command command)
 {
     for (const struct option *option = table; option < table + OPTIONS; option++)
-        if ((option->commands & command) && request_is_word(request, at, option->word) &&
-            at + words_of(option) <= request->argc)
+        if ((option->commands & command) && at + words_of(option) <= argc &&
+            bytes_equal_nocase(argv[at], option->word))
             return option;
     return NULL;
 }
@@ -90,7 +96,7 @@ bool lease_options_parse(struct request *request, size_t at, enum lease_command 
                          struct lease_options *options)
 {
     while (at < request->argc) {
-        const struct option *option = find(request, at, command);
+        const struct option *option = find(request->argv, request->argc, at, command);
         if (option == NULL) {
             fail_syntax(request, command);
             return false;
@@ -108,12 +114,12 @@ bool lease_options_parse(struct request *request, size_t at, enum lease_command 
     return true;
 }
 
-bool lease_options_have(const struct request *request, size_t at, enum lease_command command,
-                        enum lease_option sought)
+bool lease_options_have(const struct bytes *argv, size_t argc, size_t at,
+                        enum lease_command command, enum lease_option sought)
 {
     const struct option *option;
 
-    while (at < request->argc && (option = find(request, at, command)) != NULL) {
+    while (at < argc && (option = find(argv, argc, at, command)) != NULL) {
         if (option == &table[sought])
             return true;
         at += words_of(option);

@@ -14,6 +14,7 @@ enum lease_option {
     OPTION_ID,
     OPTION_EPHEMERAL,
     OPTION_NOTIFY,
+    OPTION_PERMITS,
 };
 
 /* Whose options: bits. */
@@ -31,6 +32,7 @@ struct lease_options {
     struct bytes owner;    /* empty: a new one. Borrowed from the request, as is */
     struct bytes id;       /* empty: none */
     bool ephemeral;
+    int64_t permits; /* 0: the lease is exclusive */
 };
 
 static inline bool lease_option_given(const struct lease_options *options, enum lease_option option)
@@ -43,7 +45,7 @@ static inline bool lease_option_given(const struct lease_options *options, enum 
 bool lease_options_parse(struct request *request, size_t at, enum lease_command command,
                          struct lease_options *options);
 /* Is this one among them? What stands behind something that is no option does not count. */
-bool lease_options_have(const struct request *request, size_t at, enum lease_command command,
-                        enum lease_option sought);
+bool lease_options_have(const struct bytes *argv, size_t argc, size_t at,
+                        enum lease_command command, enum lease_option sought);
 
 #endif

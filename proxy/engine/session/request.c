@@ -224,6 +224,13 @@ void request_tell_left(struct request *request, int64_t left_ms)
     resp_int(&request->reply, left_ms);
 }
 
+void request_tell_left_then(struct request *request, int64_t left_ms, int64_t then)
+{
+    request_tell_left(request, left_ms);
+    request->then = then;
+    resp_int(&request->reply, then);
+}
+
 void request_leaves(struct request *request)
 {
     if (request->until_ms == 0)
@@ -236,6 +243,8 @@ void request_leaves(struct request *request)
         return;
     }
     resp_int(&request->reply, left_ms > 0 ? left_ms : 0);
+    if (request->then != 0)
+        resp_int(&request->reply, request->then);
 }
 
 bool request_room(struct request *request, size_t bytes)

@@ -66,6 +66,7 @@ struct request {
     size_t share;     /* of the room for replies */
     size_t left_at;   /* where the reply, which ends with it, tells what is left of a lease, */
     int64_t until_ms; /* which ends then; 0: it does not */
+    int64_t then;     /* a number behind that; 0: none */
     enum stk_error verdict;            /* what the token rule said; STK_OK: accepted */
     const struct claim *refused_claim; /* which claim of the plan was refused; or NULL */
     int64_t newest;                    /* the newest token of its resource */
@@ -98,6 +99,8 @@ void request_show(struct request *request);
  * leaves tells what is left by then; one that has more to tell than that is null where nothing is.
  */
 void request_tell_left(struct request *request, int64_t left_ms);
+/* The same, with one more number behind it, which is not 0. */
+void request_tell_left_then(struct request *request, int64_t left_ms, int64_t then);
 /* It leaves now. */
 void request_leaves(struct request *request);
 /* Take room for a reply of so many bytes, before it is made. False: the request has failed. */

@@ -61,7 +61,8 @@ static const char *const wrong[][2] = {
     {"SET '' v", "-ERR a key must be 1 to 512 bytes long\r\n"},
     {"GET ''", "-ERR a key must be 1 to 512 bytes long\r\n"},
     {"ACQUIRE k 1000 SOON",
-     "-ERR syntax error: ACQUIRE takes [WAIT ms] [QUEUE] [OWNER owner] [ID id] [EPHEMERAL]\r\n"},
+     "-ERR syntax error: ACQUIRE takes [WAIT ms] [QUEUE] [OWNER owner] [ID id] [EPHEMERAL] "
+     "[PERMITS n]\r\n"},
     {"ACQUIRE k 1000 EPHEMERAL OWNER", "-ERR syntax error: ACQUIRE takes [WAIT ms]"},
     {"ACQUIRE k 1000 wait 1 WAIT 1", "-ERR syntax error: WAIT is given twice\r\n"},
     {"ACQUIRE k 1000 QUEUE QUEUE ID i", "-ERR syntax error: QUEUE is given twice\r\n"},
