@@ -11,6 +11,7 @@
 
 #include "fence/base/check.h"
 #include "fence/base/mem.h"
+#include "store/sqlite/absent.h"
 #include "store/sqlite/fields.h"
 
 enum {
@@ -22,6 +23,9 @@ enum {
     STRING_MAX = 59,        /* bytes */
     STRINGS_MAX = 1 << 18,
 };
+
+/* In the journal: something was remembered that is in no entry. */
+#define APART UINT32_MAX
 
 struct entry {
     int64_t id; /* 0: free */
@@ -61,7 +65,8 @@ struct cache {
     struct string *strings;
     size_t strings_used, strings_victim;
     struct fields *fields;
-    uint32_t *journal; /* places put or updated since the last commit; some more than once */
+    struct absent *absent;
+    uint32_t *journal; /* places put or updated since the last commit; some more than once; APART */
     size_t journal_count, journal_room;
 };
 
@@ -83,6 +88,7 @@ struct cache *cache_new(size_t max)
     cache->by_id = mem_zalloc(max * sizeof *cache->by_id);
     cache->strings = mem_aligned(LINE, STRINGS_MAX * sizeof *cache->strings);
     cache->fields = fields_new();
+    cache->absent = absent_new();
     cache->seed = (uint64_t)(uintptr_t)cache;
     start_chains(cache);
     return cache;
@@ -98,6 +104,7 @@ void cache_free(struct cache *cache)
     free(cache->by_id);
     free(cache->strings);
     fields_free(cache->fields);
+    absent_free(cache->absent);
     free(cache->journal);
     free(cache);
 }
@@ -251,13 +258,18 @@ static struct entry *add(struct cache *cache, struct bytes name, uint32_t hash)
     return entry;
 }
 
-static void note(struct cache *cache, const struct entry *entry)
+static void note_place(struct cache *cache, uint32_t place)
 {
     if (cache->journal_count == cache->journal_room) {
         cache->journal_room = cache->journal_room * 2 + 256;
         cache->journal = mem_realloc(cache->journal, cache->journal_room * sizeof *cache->journal);
     }
-    cache->journal[cache->journal_count++] = (uint32_t)(entry - cache->entries);
+    cache->journal[cache->journal_count++] = place;
+}
+
+static void note(struct cache *cache, const struct entry *entry)
+{
+    note_place(cache, (uint32_t)(entry - cache->entries));
 }
 
 static void set(struct entry *entry, const struct resource *resource)
@@ -299,6 +311,7 @@ void cache_put(struct cache *cache, struct bytes name, const struct resource *re
     uint32_t *place = &cache->by_id[resource->id & mask];
 
     check(resource->id > 0);
+    absent_forget(cache->absent, name);
     if (name.len > NAME_MAX)
         return;
     struct entry *entry = find(cache, name, hash), *other = NULL;
@@ -323,6 +336,24 @@ void cache_update(struct cache *cache, const struct resource *resource)
         return;
     set(entry, resource);
     note(cache, entry);
+}
+
+/* Names without a row. */
+
+void cache_absent_put(struct cache *cache, struct bytes name)
+{
+    absent_put(cache->absent, name);
+    note_place(cache, APART);
+}
+
+bool cache_is_absent(const struct cache *cache, struct bytes name)
+{
+    return absent_has(cache->absent, name);
+}
+
+static void forget_apart(struct cache *cache)
+{
+    absent_clear(cache->absent);
 }
 
 /* Strings. */
@@ -471,6 +502,7 @@ void cache_clear(struct cache *cache)
     cache->free = 0;
     start_chains(cache);
     fields_clear(cache->fields);
+    forget_apart(cache);
 }
 
 size_t cache_savepoint(const struct cache *cache)
@@ -483,7 +515,9 @@ void cache_undo(struct cache *cache, size_t savepoint)
     check(savepoint <= cache->journal_count);
     while (cache->journal_count > savepoint) {
         uint32_t place = cache->journal[--cache->journal_count];
-        if (place < cache->used) /* not cleared since */
+        if (place == APART)
+            forget_apart(cache);
+        else if (place < cache->used) /* not cleared since */
             forget(cache, &cache->entries[place]);
     }
 }

@@ -2,11 +2,13 @@
 /* A memory of resource rows: name to id, fence, type, short string or fields of a hash, so that a
  * fenced write needs no look-up by name, and a read none at all. The writer has one; the quick
  * reader has one of names and ids only. It is bounded, and takes memory only as it fills; when it
- * is full, one entry goes for each that comes.
+ * is full, one entry goes for each that comes. It also remembers names that have no row.
  *
  * - It holds only what the database holds, or what the transaction under way has put there. What is
  *   rolled back of that, cache_undo forgets: a journal says which entries those are. When another
  *   program has committed, cache_clear forgets everything, at once.
+ * - Of what it remembers apart from the entries (names without a row) the journal says only that
+ *   something was: an undo forgets all of it.
  * - Every entry can also be found by id. Writes come with the id only, and an entry that a write
  *   could miss would be wrong from then on. Ids that collide push each other out.
  *
@@ -29,7 +31,8 @@
 struct cache;
 
 /* Remember up to `max` rows, a power of two from 1024 on, in 72 bytes each; names of more than 32
- * bytes take up to 32 MB besides, strings up to 16, and fields up to 8. */
+ * bytes take up to 32 MB besides, strings up to 16, fields up to 8, and names without a row 256 KB.
+ */
 struct cache *cache_new(size_t max);
 void cache_free(struct cache *cache);
 /* Fill in `resource` but for fence.floor, which is 0. */
@@ -38,6 +41,9 @@ bool cache_find(const struct cache *cache, struct bytes name, struct resource *r
 bool cache_find_id(const struct cache *cache, int64_t id, struct resource *resource);
 /* Remember a row that exists. Long names are not worth their memory: they are not taken. */
 void cache_put(struct cache *cache, struct bytes name, const struct resource *resource);
+/* Remember that no row has this name, until one is put. Long names are not taken. */
+void cache_absent_put(struct cache *cache, struct bytes name);
+bool cache_is_absent(const struct cache *cache, struct bytes name);
 /* Bring the entry of resource->id, if there is one, up to date: its row has changed. */
 void cache_update(struct cache *cache, const struct resource *resource);
 /* Remember the string of `id`, whose row has the type; else it is not taken, nor is a long one. */

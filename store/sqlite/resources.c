@@ -15,7 +15,7 @@ static void set_floor(const struct transaction *txn, struct fence *fence)
     fence->floor = txn->floor > fence->token ? txn->floor : fence->token;
 }
 
-/* Look the row up by name, past the cache; id 0: there is none. */
+/* Look the row up by name, past the cache; id 0: there is none. The cache learns either. */
 static enum stk_error fetch(struct transaction *txn, struct bytes name, struct resource *resource)
 {
     sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FIND);
@@ -25,8 +25,11 @@ static enum stk_error fetch(struct transaction *txn, struct bytes name, struct r
     if (stmt == NULL)
         return STK_STORE;
     transaction_bind(stmt, 1, name);
-    if (!transaction_row(txn, stmt, &error))
+    if (!transaction_row(txn, stmt, &error)) {
+        if (error == STK_OK && txn->cache != NULL)
+            cache_absent_put(txn->cache, name);
         return error;
+    }
     int64_t token = sqlite3_column_int64(stmt, 1), state = sqlite3_column_int64(stmt, 2),
             type = sqlite3_column_int64(stmt, 3);
     resource->id = sqlite3_column_int64(stmt, 0);
@@ -44,6 +47,15 @@ static enum stk_error fetch(struct transaction *txn, struct bytes name, struct r
     return STK_OK;
 }
 
+static bool is_remembered(const struct transaction *txn, struct bytes name,
+                          struct resource *resource)
+{
+    if (txn->cache == NULL)
+        return false;
+    *resource = (struct resource){.id = 0};
+    return cache_find(txn->cache, name, resource) || cache_is_absent(txn->cache, name);
+}
+
 enum stk_error resources_find(struct store_txn *base, struct bytes name, struct resource *resource)
 {
     struct transaction *txn = transaction_of(base);
@@ -51,7 +63,7 @@ enum stk_error resources_find(struct store_txn *base, struct bytes name, struct 
     transaction_release(txn);
     if (transaction_floor(txn) != STK_OK)
         return STK_STORE;
-    if (txn->cache == NULL || !cache_find(txn->cache, name, resource)) {
+    if (!is_remembered(txn, name, resource)) {
         enum stk_error error = fetch(txn, name, resource);
         if (error != STK_OK)
             return error;
