@@ -108,6 +108,7 @@ static const struct store_txn_impl operation_impl = {
     .resource = resources_find,
     .resource_make = resources_make,
     .fence_put = resources_fence_put,
+    .fence_make = resources_fence_make,
     .lease = resources_lease,
     .each_live = resources_each_live,
     .each_key = resources_each_key,

@@ -118,6 +118,21 @@ static enum stk_error fence_of(struct transaction *txn, int64_t id, struct fence
     return STK_OK;
 }
 
+/* Bind them to a statement's second parameter and those behind it. */
+static void bind_fence(sqlite3_stmt *stmt, const struct fence *fence, const struct lease *lease,
+                       int64_t now_ms)
+{
+    sqlite3_bind_int64(stmt, 2, fence->token);
+    sqlite3_bind_int64(stmt, 3, fence->state);
+    sqlite3_bind_int64(stmt, 4, lease->holds);
+    sqlite3_bind_int64(stmt, 5, lease->ttl_ms);
+    sqlite3_bind_int64(stmt, 6, lease->opening);
+    sqlite3_bind_int64(stmt, 7, lease->connection);
+    sqlite3_bind_int64(stmt, 8, lease->anonymous);
+    transaction_bind(stmt, 9, lease->owner);
+    sqlite3_bind_int64(stmt, 10, now_ms);
+}
+
 enum stk_error resources_fence_put(struct store_txn *base, const struct resource *resource,
                                    const struct lease *lease)
 {
@@ -133,21 +148,45 @@ enum stk_error resources_fence_put(struct store_txn *base, const struct resource
     sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_FENCE, resource->id);
     if (stmt == NULL)
         return STK_STORE;
-    sqlite3_bind_int64(stmt, 2, fence->token);
-    sqlite3_bind_int64(stmt, 3, fence->state);
-    sqlite3_bind_int64(stmt, 4, lease->holds);
-    sqlite3_bind_int64(stmt, 5, lease->ttl_ms);
-    sqlite3_bind_int64(stmt, 6, lease->opening);
-    sqlite3_bind_int64(stmt, 7, lease->connection);
-    sqlite3_bind_int64(stmt, 8, lease->anonymous);
-    transaction_bind(stmt, 9, lease->owner);
-    sqlite3_bind_int64(stmt, 10, txn->now_ms);
+    bind_fence(stmt, fence, lease, txn->now_ms);
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
     check(sqlite3_changes64(txn->db) == 1); /* the row is there, and its token did not sink */
     cache_update(txn->cache, resource);
     if (fence->token != old.token || fence->state != old.state)
         txn->put = (struct told){resource->id, *fence};
+    return STK_OK;
+}
+
+enum stk_error resources_fence_make(struct store_txn *base, struct bytes name,
+                                    struct resource *resource, const struct lease *lease)
+{
+    struct transaction *txn = transaction_of(base);
+    struct fence fence = resource->fence;
+
+    if (resource->id != 0)
+        return resources_fence_put(base, resource, lease);
+    check(txn->cache != NULL);
+    check(fence.token >= 1 && fence.token <= TOKEN_MAX && fence.state != FENCE_NONE);
+    if (transaction_floor(txn) != STK_OK)
+        return STK_STORE;
+    sqlite3_stmt *stmt = transaction_statement(txn, STATEMENT_FENCE_MAKE);
+    if (stmt == NULL)
+        return STK_STORE;
+    transaction_bind(stmt, 1, name);
+    bind_fence(stmt, &fence, lease, txn->now_ms);
+    sqlite3_bind_int64(stmt, 11, txn->floor); /* as in resources_make */
+    if (transaction_change(txn, stmt) != STK_OK)
+        return STK_STORE;
+    if (sqlite3_changes64(txn->db) == 0) { /* the operation itself has made it meanwhile */
+        if (resources_find(base, name, resource) != STK_OK)
+            return STK_STORE;
+        resource->fence = fence;
+        return resources_fence_put(base, resource, lease);
+    }
+    *resource = (struct resource){.id = sqlite3_last_insert_rowid(txn->db), .fence = fence};
+    cache_put(txn->cache, name, resource);
+    txn->put = (struct told){resource->id, fence};
     return STK_OK;
 }
 

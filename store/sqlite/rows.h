@@ -13,6 +13,8 @@ enum stk_error resources_find(struct store_txn *txn, struct bytes name, struct r
 enum stk_error resources_make(struct store_txn *txn, struct bytes name, struct resource *resource);
 enum stk_error resources_fence_put(struct store_txn *txn, const struct resource *resource,
                                    const struct lease *lease);
+enum stk_error resources_fence_make(struct store_txn *txn, struct bytes name,
+                                    struct resource *resource, const struct lease *lease);
 enum stk_error resources_lease(struct store_txn *txn, const struct resource *resource,
                                struct lease *lease);
 enum stk_error resources_each_live(struct store_txn *txn, int64_t after, txn_each_name each,

@@ -20,6 +20,9 @@
     X(FENCE, "UPDATE stockade_resource SET token = ?2, state = ?3, holds = ?4, ttl_ms = ?5,"       \
              " session = ?6, connection = ?7, anonymous = ?8, owner = ?9, changed_ms = ?10"        \
              " WHERE id = ?1 AND token <= ?2")                                                     \
+    X(FENCE_MAKE, "INSERT OR IGNORE INTO stockade_resource(name, token, state, holds, ttl_ms,"     \
+                  " session, connection, anonymous, owner, changed_ms, receipts_gone)"             \
+                  " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)")                         \
     X(FENCE_OF, "SELECT token, state FROM stockade_resource WHERE id = ?1")                        \
     X(LEASE, "SELECT holds, ttl_ms, session, connection, anonymous, owner, changed_ms,"            \
              " receipts_gone"                                                                      \

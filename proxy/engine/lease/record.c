@@ -37,19 +37,22 @@ static enum stk_error read_again(struct acquire *acquire, struct store_txn *txn)
                       NULL);
 }
 
+static enum stk_error put(struct acquire *acquire, struct store_txn *txn, const struct lease *lease)
+{
+    return txn_fence_make(txn, acquire->resource, &acquire->row, lease);
+}
+
 /* The owner has the lock under a token that the store never saw: the daemon that was granted it has
  * died, or is about to record it for a duplicate of this request. Either this one voids it or that
  * one tells it, and who is here first has the word: a token that is over here is recorded by
  * nobody. */
 static enum stk_error retire_unseen(struct acquire *acquire, struct store_txn *txn)
 {
-    struct resource *row = &acquire->row;
-
-    row->fence.state = FENCE_RELEASED;
-    enum stk_error error = txn_fence_put(txn, row,
-                                         &(struct lease){.owner = acquire->grant.owner,
-                                                         .anonymous = acquire->anonymous,
-                                                         .opening = acquire->opening});
+    acquire->row.fence.state = FENCE_RELEASED;
+    enum stk_error error = put(acquire, txn,
+                               &(struct lease){.owner = acquire->grant.owner,
+                                               .anonymous = acquire->anonymous,
+                                               .opening = acquire->opening});
     return error == STK_OK ? read_again(acquire, txn) : error;
 }
 
@@ -110,8 +113,6 @@ static enum stk_error record(struct acquire *acquire, struct store_txn *txn)
             return read_again(acquire, txn);
         }
         acquire->is_ahead = row->id == 0 && token > row->fence.floor + 1;
-        if (row->id == 0 && (error = txn_resource_make(txn, acquire->resource, row)) != STK_OK)
-            return error;
         row->fence = (struct fence){.token = token, .floor = token, .state = FENCE_LIVE};
         if (acquire->call.answer == LEASE_OWN)
             return retire_unseen(acquire, txn);
@@ -122,7 +123,7 @@ static enum stk_error record(struct acquire *acquire, struct store_txn *txn)
                            .ttl_ms = acquire->ttl_ms,
                            .opening = acquire->opening,
                            .connection = acquire_row_connection(acquire)};
-    error = txn_fence_put(txn, row, &lease);
+    error = put(acquire, txn, &lease);
     /* For a repeat of this request: with the TTL that it had at first. */
     if (error == STK_OK && id.len > 0 && !has_receipt && acquire->way != WAY_BASKET)
         error = lease_remember_grant(txn, row, id, acquire->fingerprint, token, acquire->ttl_ms);

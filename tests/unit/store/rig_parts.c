@@ -84,10 +84,9 @@ struct resource rig_grant(struct store_txn *txn, const char *name, const char *o
     struct resource resource = rig_find(txn, name);
     struct lease lease = {.owner = bytes_of(owner), .holds = 1, .ttl_ms = 1000, .opening = 1};
 
-    assert_ok(txn_resource_make(txn, bytes_of(name), &resource));
     resource.fence.token = resource.fence.floor + 1;
     resource.fence.state = FENCE_LIVE;
-    assert_ok(txn_fence_put(txn, &resource, &lease));
+    assert_ok(txn_fence_make(txn, bytes_of(name), &resource, &lease));
     return resource;
 }
 

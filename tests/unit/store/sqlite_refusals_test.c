@@ -132,13 +132,12 @@ static enum stk_error grant(struct store_txn *txn, void *arg)
     (void)arg;
     for (size_t i = 0; i < 3; i++) {
         if (txn_failed(error = txn_resource(txn, bytes_of(names[i]), &row)) ||
-            txn_failed(error = txn_resource_make(txn, bytes_of(names[i]), &row)) ||
             txn_failed(error = txn_lease(txn, &row, &lease)))
             return error;
         lease.owner = bytes_of("somebody");
         row.fence.token = row.fence.floor + 1;
         row.fence.state = FENCE_LIVE;
-        if (txn_failed(error = txn_fence_put(txn, &row, &lease)))
+        if (txn_failed(error = txn_fence_make(txn, bytes_of(names[i]), &row, &lease)))
             return error;
     }
     if (txn_failed(error = txn_each_live(txn, 0, each_name, NULL)) ||

@@ -43,6 +43,29 @@ static enum stk_error change_value(struct store_txn *txn, struct resource *resou
     }
 }
 
+static struct lease drawn_lease(uint64_t *state, char *text, size_t size)
+{
+    return (struct lease){.owner = drawn(state, text, size, "o", 100),
+                          .anonymous = twins_draw(state, 2) == 0,
+                          .holds = 1 + twins_draw(state, 3),
+                          .ttl_ms = twins_draw(state, 1000),
+                          .opening = twins_draw(state, 5),
+                          .connection = twins_draw(state, 50)};
+}
+
+/* Grant a resource that has no row, or is said to have none. */
+static enum stk_error make_fence(struct store_txn *txn, struct bytes name,
+                                 struct resource *resource, uint64_t *state)
+{
+    char text[16];
+    struct lease lease = drawn_lease(state, text, sizeof text);
+
+    resource->id = 0;
+    resource->fence.token = resource->fence.floor + 1 + twins_draw(state, 3);
+    resource->fence.state = FENCE_LIVE;
+    return txn_fence_make(txn, name, resource, &lease);
+}
+
 static enum stk_error change_fence(struct store_txn *txn, struct resource *resource,
                                    uint64_t *state)
 {
@@ -57,12 +80,7 @@ static enum stk_error change_fence(struct store_txn *txn, struct resource *resou
     } else {
         resource->fence.token = resource->fence.floor + 1 + twins_draw(state, 3);
         resource->fence.state = FENCE_LIVE;
-        lease = (struct lease){.owner = drawn(state, text, sizeof text, "o", 100),
-                               .anonymous = twins_draw(state, 2) == 0,
-                               .holds = 1 + twins_draw(state, 3),
-                               .ttl_ms = twins_draw(state, 1000),
-                               .opening = twins_draw(state, 5),
-                               .connection = twins_draw(state, 50)};
+        lease = drawn_lease(state, text, sizeof text);
     }
     return txn_fence_put(txn, resource, &lease);
 }
@@ -92,6 +110,8 @@ static enum stk_error change_one(struct store_txn *txn, uint64_t *state)
     struct resource resource;
 
     enum stk_error error = txn_resource(txn, name, &resource);
+    if (error == STK_OK && twins_draw(state, resource.id == 0 ? 2 : 20) == 0)
+        return make_fence(txn, name, &resource, state);
     if (error == STK_OK)
         error = txn_resource_make(txn, name, &resource);
     if (error != STK_OK)

@@ -112,6 +112,83 @@ BOTH_WRITE_TEST(a_fence_and_its_lease_are_read_as_they_were_put)
     assert_int_equal(got.holds, 0);
 }
 
+/* The fence and the lease of one that has no row, as they are put; what comes of it. */
+static struct resource make_fence(struct store_txn *txn, struct resource *resource, int64_t token,
+                                  const char *owner)
+{
+    struct lease want = {.owner = bytes_of(owner),
+                         .anonymous = true,
+                         .holds = 2,
+                         .ttl_ms = 5000,
+                         .opening = 7,
+                         .connection = -42};
+    struct lease got;
+
+    resource->fence = (struct fence){.token = token, .floor = token, .state = FENCE_LIVE};
+    assert_ok(txn_fence_make(txn, bytes_of("new"), resource, &want));
+    struct resource found = rig_find(txn, "new");
+    assert_int_equal(found.id, resource->id);
+    assert_int_equal(found.fence.token, token);
+    assert_int_equal(found.fence.state, FENCE_LIVE);
+    assert_int_equal(found.type, VALUE_NONE);
+    assert_ok(txn_lease(txn, &found, &got));
+    assert_true(bytes_equal(got.owner, bytes_of(owner)));
+    assert_true(got.anonymous);
+    assert_int_equal(got.holds, 2);
+    assert_int_equal(got.ttl_ms, 5000);
+    assert_int_equal(got.opening, 7);
+    assert_int_equal(got.connection, -42);
+    assert_int_equal(got.changed_ms, txn_now_ms(txn));
+    return found;
+}
+
+BOTH_WRITE_TEST(a_row_is_made_with_its_fence_and_lease)
+{
+    struct resource none = rig_find(txn, "new"), new = none, stale = none;
+
+    assert_ok(txn_savepoint(txn));
+    make_fence(txn, &new, 3, "never");
+    assert_ok(txn_savepoint_undo(txn));
+    assert_int_equal(rig_find(txn, "new").id, 0);
+    new = none;
+    new = make_fence(txn, &new, 3, "first");
+    assert_int_equal(rig_lease(txn, "new").receipts_gone, 0);
+    assert_ok(txn_string_put(txn, &new, BYTES_LITERAL("value")));
+    rig_receipt_put(txn, "new", "id");
+    assert_ok(txn_value_clear(txn, &new));
+    /* The row is there by now, whether the caller knows or not. */
+    make_fence(txn, &stale, 4, "second");
+    assert_int_equal(stale.id, new.id);
+    make_fence(txn, &stale, 5, "third");
+    assert_string_equal(rig_receipt(txn, "new", "id"), "reply to id");
+}
+
+static void leave_a_floor(struct store_txn *txn)
+{
+    int64_t after = 0;
+    size_t removed;
+    bool more;
+
+    rig_grant(txn, "gone", "o");
+    rig_grant(txn, "gone", "o");
+    rig_release(txn, "gone");
+    rig_grant(txn, "last", "o");
+    assert_ok(txn_sweep_resources(txn, INT64_MAX, 0, 100, &after, &removed, &more));
+    assert_int_equal(removed, 1);
+}
+
+/* It may have had a row before, and receipts. */
+BOTH_WRITE_TEST(a_row_that_is_made_with_its_fence_says_which_receipts_may_be_gone)
+{
+    struct resource new;
+
+    leave_a_floor(txn);
+    new = rig_find(txn, "new");
+    assert_int_equal(new.fence.floor, 2);
+    make_fence(txn, &new, 9, "o");
+    assert_int_equal(rig_lease(txn, "new").receipts_gone, 2);
+}
+
 BOTH_WRITE_TEST(a_string_is_put_replaced_and_cleared)
 {
     static char large[1 << 20];
