@@ -13,6 +13,7 @@
 #include "fence/base/mem.h"
 #include "store/sqlite/absent.h"
 #include "store/sqlite/fields.h"
+#include "store/sqlite/leases.h"
 
 enum {
     LINE = 64, /* bytes fetched from memory at once */
@@ -66,6 +67,7 @@ struct cache {
     size_t strings_used, strings_victim;
     struct fields *fields;
     struct absent *absent;
+    struct leases *leases;
     uint32_t *journal; /* places put or updated since the last commit; some more than once; APART */
     size_t journal_count, journal_room;
 };
@@ -89,6 +91,7 @@ struct cache *cache_new(size_t max)
     cache->strings = mem_aligned(LINE, STRINGS_MAX * sizeof *cache->strings);
     cache->fields = fields_new();
     cache->absent = absent_new();
+    cache->leases = leases_new();
     cache->seed = (uint64_t)(uintptr_t)cache;
     start_chains(cache);
     return cache;
@@ -105,6 +108,7 @@ void cache_free(struct cache *cache)
     free(cache->strings);
     fields_free(cache->fields);
     absent_free(cache->absent);
+    leases_free(cache->leases);
     free(cache->journal);
     free(cache);
 }
@@ -338,7 +342,7 @@ void cache_update(struct cache *cache, const struct resource *resource)
     note(cache, entry);
 }
 
-/* Names without a row. */
+/* Apart from the entries: names without a row, and leases. */
 
 void cache_absent_put(struct cache *cache, struct bytes name)
 {
@@ -351,9 +355,26 @@ bool cache_is_absent(const struct cache *cache, struct bytes name)
     return absent_has(cache->absent, name);
 }
 
+bool cache_lease(const struct cache *cache, int64_t id, struct lease *lease)
+{
+    return leases_find(cache->leases, id, lease);
+}
+
+void cache_lease_put(struct cache *cache, int64_t id, const struct lease *lease)
+{
+    leases_put(cache->leases, id, lease);
+    note_place(cache, APART);
+}
+
+void cache_lease_forget(struct cache *cache, int64_t id)
+{
+    leases_forget(cache->leases, id);
+}
+
 static void forget_apart(struct cache *cache)
 {
     absent_clear(cache->absent);
+    leases_clear(cache->leases);
 }
 
 /* Strings. */
@@ -489,6 +510,7 @@ void cache_forget(struct cache *cache, int64_t id)
 {
     struct entry *entry = find_id(cache, id);
 
+    leases_forget(cache->leases, id);
     if (entry != NULL)
         forget(cache, entry);
 }

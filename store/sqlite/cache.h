@@ -2,13 +2,14 @@
 /* A memory of resource rows: name to id, fence, type, short string or fields of a hash, so that a
  * fenced write needs no look-up by name, and a read none at all. The writer has one; the quick
  * reader has one of names and ids only. It is bounded, and takes memory only as it fills; when it
- * is full, one entry goes for each that comes. It also remembers names that have no row.
+ * is full, one entry goes for each that comes. It also remembers names that have no row, and
+ * leases.
  *
  * - It holds only what the database holds, or what the transaction under way has put there. What is
  *   rolled back of that, cache_undo forgets: a journal says which entries those are. When another
  *   program has committed, cache_clear forgets everything, at once.
- * - Of what it remembers apart from the entries (names without a row) the journal says only that
- *   something was: an undo forgets all of it.
+ * - Of what it remembers apart from the entries (names without a row, leases) the journal says
+ *   only that something was: an undo forgets all of it.
  * - Every entry can also be found by id. Writes come with the id only, and an entry that a write
  *   could miss would be wrong from then on. Ids that collide push each other out.
  *
@@ -31,8 +32,8 @@
 struct cache;
 
 /* Remember up to `max` rows, a power of two from 1024 on, in 72 bytes each; names of more than 32
- * bytes take up to 32 MB besides, strings up to 16, fields up to 8, and names without a row 256 KB.
- */
+ * bytes take up to 32 MB besides, strings up to 16, fields up to 8, leases 1, and names without
+ * a row 256 KB. */
 struct cache *cache_new(size_t max);
 void cache_free(struct cache *cache);
 /* Fill in `resource` but for fence.floor, which is 0. */
@@ -62,7 +63,11 @@ void cache_field_put(struct cache *cache, int64_t id, struct bytes field, struct
 void cache_field_update(struct cache *cache, int64_t id, struct bytes field, struct bytes value);
 void cache_field_forget(struct cache *cache, int64_t id, struct bytes field);
 bool cache_field(const struct cache *cache, int64_t id, struct bytes field, struct bytes *value);
-/* Forget the row of `id`, which is gone. */
+/* The lease of `id`, whether or not its row is remembered: see leases.h. */
+bool cache_lease(const struct cache *cache, int64_t id, struct lease *lease);
+void cache_lease_put(struct cache *cache, int64_t id, const struct lease *lease);
+void cache_lease_forget(struct cache *cache, int64_t id);
+/* Forget the row of `id`, which is gone or has changed, and its lease. */
 void cache_forget(struct cache *cache, int64_t id);
 void cache_clear(struct cache *cache);
 

@@ -160,6 +160,7 @@ static enum stk_error remove_receipts(struct transaction *txn, const struct entr
 
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
+    cache_lease_forget(txn->cache, id);
     stmt = transaction_statement_pair(txn, STATEMENT_RECEIPTS_REMOVE, id, token);
     if (stmt == NULL)
         return STK_STORE;

@@ -133,11 +133,23 @@ static void bind_fence(sqlite3_stmt *stmt, const struct fence *fence, const stru
     sqlite3_bind_int64(stmt, 10, now_ms);
 }
 
+/* Remember the lease as the row has it now. */
+static void remember_lease(struct transaction *txn, int64_t id, const struct lease *lease,
+                           int64_t receipts_gone)
+{
+    struct lease now = *lease;
+
+    now.changed_ms = txn->now_ms;
+    now.receipts_gone = receipts_gone;
+    cache_lease_put(txn->cache, id, &now);
+}
+
 enum stk_error resources_fence_put(struct store_txn *base, const struct resource *resource,
                                    const struct lease *lease)
 {
     struct transaction *txn = transaction_of(base);
     const struct fence *fence = &resource->fence;
+    struct lease old_lease;
     struct fence old;
 
     check(txn->cache != NULL && resource->id != 0);
@@ -153,6 +165,8 @@ enum stk_error resources_fence_put(struct store_txn *base, const struct resource
         return STK_STORE;
     check(sqlite3_changes64(txn->db) == 1); /* the row is there, and its token did not sink */
     cache_update(txn->cache, resource);
+    if (cache_lease(txn->cache, resource->id, &old_lease))
+        remember_lease(txn, resource->id, lease, old_lease.receipts_gone);
     if (fence->token != old.token || fence->state != old.state)
         txn->put = (struct told){resource->id, *fence};
     return STK_OK;
@@ -186,14 +200,22 @@ enum stk_error resources_fence_make(struct store_txn *base, struct bytes name,
     }
     *resource = (struct resource){.id = sqlite3_last_insert_rowid(txn->db), .fence = fence};
     cache_put(txn->cache, name, resource);
+    remember_lease(txn, resource->id, lease, txn->floor);
     txn->put = (struct told){resource->id, fence};
     return STK_OK;
 }
 
-enum stk_error resources_lease(struct store_txn *base, const struct resource *resource,
-                               struct lease *lease)
+/* What the caller gets of it lasts until the next lease that is read. */
+static void keep_owner(struct transaction *txn, struct lease *lease)
 {
-    struct transaction *txn = transaction_of(base);
+    buf_clear(&txn->owner);
+    buf_append_bytes(&txn->owner, lease->owner);
+    lease->owner = buf_bytes(&txn->owner);
+}
+
+static enum stk_error fetch_lease(struct transaction *txn, const struct resource *resource,
+                                  struct lease *lease)
+{
     sqlite3_stmt *stmt = transaction_statement_for(txn, STATEMENT_LEASE, resource->id);
     enum stk_error error;
 
@@ -205,13 +227,26 @@ enum stk_error resources_lease(struct store_txn *base, const struct resource *re
     lease->opening = sqlite3_column_int64(stmt, 2);
     lease->connection = sqlite3_column_int64(stmt, 3);
     lease->anonymous = sqlite3_column_int64(stmt, 4) != 0;
-    buf_clear(&txn->owner);
-    buf_append_bytes(&txn->owner, transaction_column(stmt, 5));
-    lease->owner = buf_bytes(&txn->owner);
+    lease->owner = transaction_column(stmt, 5);
+    keep_owner(txn, lease);
     lease->changed_ms = lease->change = sqlite3_column_int64(stmt, 6);
     lease->age_ms = -1;
     lease->receipts_gone = sqlite3_column_int64(stmt, 7);
     sqlite3_reset(stmt);
+    if (txn->cache != NULL)
+        cache_lease_put(txn->cache, resource->id, lease);
+    return STK_OK;
+}
+
+enum stk_error resources_lease(struct store_txn *base, const struct resource *resource,
+                               struct lease *lease)
+{
+    struct transaction *txn = transaction_of(base);
+
+    if (txn->cache == NULL || !cache_lease(txn->cache, resource->id, lease))
+        return fetch_lease(txn, resource, lease);
+    transaction_release(txn);
+    keep_owner(txn, lease);
     return STK_OK;
 }
 
