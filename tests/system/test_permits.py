@@ -8,7 +8,8 @@ import signal
 import threading
 import time
 
-from harness.limits import HANG_SECONDS, patience, wait_until
+from harness.leases import PROMPT_SECONDS
+from harness.limits import HANG_SECONDS, patience, wait_until, within
 from harness.resp import Client, Closed, ReplyError
 from harness.rig import restart
 from harness.users import ROOT, login, with_users
@@ -132,3 +133,25 @@ def test_what_a_user_may_hold_counts_permits(rig):
     client = daemon.client()
     assert [client("ACQUIRE", "p", 60000, "PERMITS", 9)[2] > 0 for _ in range(2)]
     client.refused("BUSY", "ACQUIRE", "p", 60000, "PERMITS", 9)
+
+
+def test_daemons_on_one_database_share_permits_and_wake_each_other(rig, database, key):
+    daemons = [rig.daemon(store=database.uri) for _ in range(2)]
+    here, there = (daemon.client() for daemon in daemons)
+    ask = ("ACQUIRE", key, 60000, "PERMITS", 600)
+    grants = [each(*ask, "OWNER", f"till {number}")
+              for number, each in enumerate((here, there) * 3)]
+    assert len({permit for *_, permit in grants}) == 6
+    for number, grant in enumerate(grants):  # of 600, which is more than one look
+        again = here(*ask, "OWNER", f"till {number}")
+        assert (again[0], again[2]) == (grant[0], grant[2])
+    once = here(*ask, "ID", "x")
+    assert there(*ask, "ID", "x")[::2] == once[::2]
+    few = [each("ACQUIRE", "few", 60000, "PERMITS", 2) for each in (here, there)]
+    waiter = daemons[0].client()
+    waiter.send("ACQUIRE", "few", 60000, "PERMITS", 2, "WAIT", 30000)
+    wait_until(lambda: here("WAITERS", "few"), "it waits")
+    token, _, permit = few[1]
+    with within(patience(1 + PROMPT_SECONDS)):
+        assert there("RELEASE", f"few#{permit}", token) == 0
+        assert waiter.read()[2] == permit

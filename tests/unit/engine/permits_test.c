@@ -219,6 +219,18 @@ EITHER_TEST(a_dead_holder_delays_who_waits_by_its_ttl)
     assert_int_not_equal(heard(world, 2).token, 0);
 }
 
+EITHER_TEST(two_that_run_out_together_serve_two)
+{
+    take(world, 1, "ACQUIRE p 300 PERMITS 2");
+    take(world, 1, "ACQUIRE p 300 PERMITS 2");
+    for (int client = 2; client < 5; client++)
+        assert_says(world, client, "ACQUIRE p 60000 PERMITS 2 WAIT 60000", "");
+    world_pass(world, 350);
+    assert_int_not_equal(heard(world, 2).token, 0);
+    assert_int_not_equal(heard(world, 3).token, 0);
+    assert_heard(world, 4, "");
+}
+
 EITHER_TEST(a_wait_ends_with_null_at_its_deadline)
 {
     take(world, 1, "ACQUIRE p 60000 PERMITS 1");
@@ -322,13 +334,14 @@ WORLD_TEST(who_waits_comes_to_all_that_may_be_free)
 /* Its renewals are known to the lease service only. */
 WORLD_TEST(what_is_held_here_is_not_asked_for)
 {
-    struct got got = take(world, 1, "ACQUIRE p 500 PERMITS 1");
+    struct got got = take(world, 1, "ACQUIRE p 1000 PERMITS 1");
     char line[64];
 
-    snprintf(line, sizeof line, "RENEW p#1 %ld 60000", got.token);
-    world_pass(world, 400);
-    assert_begins(world, 1, line, ":");
-    world_pass(world, 1000);
+    snprintf(line, sizeof line, "RENEW p#1 %ld 1000", got.token);
+    for (int i = 0; i < 3; i++) {
+        world_pass(world, 700);
+        assert_begins(world, 1, line, ":");
+    }
     long before = world_counter(world, "lease_service_calls");
     assert_says(world, 2, "ACQUIRE p 60000 PERMITS 1", NOBODY);
     assert_int_equal(world_counter(world, "lease_service_calls"), before);
