@@ -339,8 +339,12 @@ def test_what_fails_behind_a_commit_does_not_undo_it(rig, database):
     database.sql("REVOKE EXECUTE ON FUNCTION pg_catalog.pg_advisory_unlock_all() FROM PUBLIC",
                  user=SUPERUSER)
     for number in range(1, 4):
-        client(*under(token, "counter", "UPDATE counter SET n = n + 1"))
+        client(*under(token, "counter", "UPDATE counter SET n = n + 1 RETURNING"
+                                        " pg_catalog.pg_advisory_lock(7)"))
         assert database.sql("SELECT n FROM stockade_sql.counter") == [(number,)]
+        with contextlib.closing(database.connect()) as user:
+            wait_until(lambda user=user: ask(user, "SELECT pg_try_advisory_lock(7)") == [(True,)],
+                       "what could not be cleaned up has gone with its connection")
 
 
 def near_wrap_around(server):
