@@ -205,7 +205,8 @@ def test_in_postgresql_the_plain_lock_oversells_and_the_guard_refuses_what_is_la
         assert right.tried == right.refused
     assert row.refused == 0 and version.refused > 0 and guard.refused > 0
     assert row.stood_ms >= 400, "as long as a holder was stopped"
-    assert row.busy_ms > 5 * guard.busy_ms, "15 buyers wait on their connections"
+    assert row.busy_ms > 1.2 * row.stood_ms, "15 buyers wait on their connections"
+    assert row.busy_ms > guard.busy_ms
     for title in rows:
         assert stops(shown, title) == 2
     assert max(map(len, shown.splitlines())) <= 100
@@ -280,10 +281,10 @@ def test_a_signal_ends_it_with_nothing_left_behind_though_a_buyer_is_stopped(too
 
 
 def test_no_process_outlives_a_demo_that_is_killed(tool):
-    running = tool.start("demo", "oversell", "--contender", "stockade", "--stock", 10,
+    running = tool.start("demo", "oversell", "--contender", "stockade", "--stock", 100000,
                          "--pause", "10m")
     tool.await_stopped_child(running)
-    wait_until(lambda: len(tool.processes()) > 16, "all buyers are there")
+    wait_until(lambda: len(tool.processes()) > 16, "all buyers are there, and have much to buy")
     running.kill()
     running.communicate(timeout=patience(HANG_SECONDS))
     tool.await_no_process()

@@ -303,8 +303,11 @@ def test_the_outcome_of_a_commit_is_found_out(rig, database, how):
         if how == "the reply is lost":
             relay.hold("down", b"COMMIT")
         else:
-            relay.hold("up", b"MARK")
+            relay.hold("up", b"\0MARK\0")
         client.send("FENCED", token, "DECRBY", "stock", "1", "MIN", "0")
+        if how == "the reply is lost":
+            wait_until(lambda left=left: database.sql("SELECT value FROM stockade.strings")
+                       == [(str(left),)], "the commit is made")
         wait_until(lambda: relay.kept("down" if "reply" in how else "up"), "the commit is held")
         relay.cut()
         relay.let("down")
@@ -371,7 +374,8 @@ def test_while_an_outcome_is_unknown_nobody_is_answered_for_it(rig, database):
     token = client.token("stock")
     relay.hold("down", b"COMMIT")
     client.send("FENCED", token, "SET", "stock", "10")
-    wait_until(lambda: relay.kept("down"), "the commit is held")
+    wait_until(lambda: database.sql("SELECT * FROM stockade.strings"), "the commit is made")
+    wait_until(lambda: relay.kept("down"), "it is held")
     relay.refuse()
     relay.cut()
     relay.let("down")

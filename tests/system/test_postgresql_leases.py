@@ -264,7 +264,7 @@ def stopped(rig, database, how):
         relay.hold("down", b"x" * 1000)
         client.send("FENCED", token, "GETSET", "r", "1")
     elif how == "in mid-batch":
-        relay.hold("up", b"MARK")
+        relay.hold("up", b"\0MARK\0")
         client.send("FENCED", token, "SET", "r", "1")
         wait_until(lambda: relay.kept("up"), "the rows are locked")
     else:
@@ -518,7 +518,7 @@ def test_a_daemon_that_can_never_know_an_outcome_ends(rig, database):
     daemon = rig.daemon(store=database.uri_at(relay.address))
     client = daemon.client()
     token = client.token("stock")
-    relay.hold("up", b"MARK")
+    relay.hold("up", b"\0MARK\0")
     client.send("FENCED", token, "SET", "stock", "1")
     wait_until(lambda: relay.kept("up"), "the commit is held")
     relay.refuse()

@@ -19,6 +19,7 @@ class Rigged:
     """A daemon whose connections to its database go through a relay."""
 
     def __init__(self, rig, database):
+        self.database = database
         self.relay = rig.relay(("127.0.0.1", database.server.port))
         self.daemon = rig.daemon("--unfenced-writes", "allow",
                                  store=database.uri_at(self.relay.address))
@@ -28,11 +29,12 @@ class Rigged:
     def queued(self):
         return self.news.counter("store_writes_queued")
 
-    def hold_commit(self):
+    def hold_commits(self):
         self.relay.hold("down", b"COMMIT")
 
-    def commit_is_held(self):
-        wait_until(lambda: self.relay.kept("down"), "the commit is held")
+    def await_commit(self, table):
+        """It is made, and the daemon has not heard of it."""
+        wait_until(lambda: self.database.sql(f"SELECT 1 FROM {table}"), "the commit is made")
 
     @contextlib.contextmanager
     def outage(self):
@@ -59,9 +61,9 @@ def test_a_batch_that_runs_while_the_one_before_commits_is_told(rigged):
     wait_until(lambda: rigged.relay.kept("up"), "the first batch runs")
     other.send("SET", "second", "2")
     wait_until(lambda: rigged.queued() == 1, "the second one is to come")
-    rigged.hold_commit()
+    rigged.hold_commits()
     rigged.relay.let("up")
-    rigged.commit_is_held()
+    rigged.await_commit("stockade.strings WHERE key = 'first'")
     wait_until(lambda: rigged.queued() == 0, "the second batch runs")
     with rigged.outage():
         assert other.read().code == "STORE"
@@ -79,16 +81,16 @@ def test_what_waits_for_a_locked_row_is_told(rigged, database):
         waits.send("SET", "locked", "2")
         wait_until(lambda: rigged.queued() == 0, "it was taken")
         assert other("SET", "free", "1") == "OK"  # in a later batch, or behind it in the same
-        rigged.hold_commit()
+        rigged.hold_commits()
         doubted.send("SET", "first", "1")
-        rigged.commit_is_held()
+        rigged.await_commit("stockade.strings WHERE key = 'first'")
         with rigged.outage():
             reply = waits.read()
             assert (reply.code, "locked" in reply.text) == ("STORE", False), reply.text
     assert waits("SET", "locked", "3") == "OK"
 
 
-def test_what_waits_for_another_transaction_of_its_own_is_told_and_leaves_nothing(rigged):
+def test_what_waits_for_another_transaction_of_its_own_is_told_and_leaves_nothing(rigged, database):
     doubted, other = rigged.doubted, rigged.other
     doubted("SQL", "CREATE TABLE counter(n int)")
     tokens = {key: other.token(key) for key in ("first", "second")}
@@ -96,15 +98,19 @@ def test_what_waits_for_another_transaction_of_its_own_is_told_and_leaves_nothin
     def insert(key):
         return under(tokens[key], key, "INSERT INTO counter VALUES(1)")
 
-    rigged.relay.hold("up", b"INSERT INTO counter")
-    doubted.send(*insert("first"))
-    wait_until(lambda: rigged.relay.kept("up"), "the first transaction is under way")
-    other.send(*insert("second"))
-    assert rigged.news("SET", "free", "1") == "OK"  # not before the second one is handed over
-    assert rigged.queued() == 1
-    rigged.hold_commit()
-    rigged.relay.let("up")
-    rigged.commit_is_held()
+    with database.connect() as user:
+        ask(user, "BEGIN")
+        ask(user, "LOCK stockade_sql.counter IN SHARE MODE")
+        doubted.send(*insert("first"))
+        wait_until(lambda: database.sql(
+            "SELECT 1 FROM pg_locks WHERE NOT granted"
+            " AND relation = 'stockade_sql.counter'::regclass"), "the first one is under way")
+        other.send(*insert("second"))
+        assert rigged.news("SET", "free", "1") == "OK"  # not before the second one is handed over
+        assert rigged.queued() == 1
+        rigged.hold_commits()
+        ask(user, "ROLLBACK")
+    rigged.await_commit("stockade_sql.counter")
     with rigged.outage():
         assert other.read().code == "STORE"
     other(*insert("second"))

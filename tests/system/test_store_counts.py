@@ -109,7 +109,7 @@ def test_a_commit_that_is_lost_is_counted_as_run_again_and_once_as_done(rig, dat
     client("INCR", "n")
 
     def lost():
-        relay.hold("up", b"MARK")
+        relay.hold("up", b"\0MARK\0")
         client.send("INCR", "n")
         wait_until(lambda: relay.kept("up"), "the commit is held")
         relay.cut()
