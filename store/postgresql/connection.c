@@ -162,7 +162,12 @@ bool pg_connection_open(struct pg_connection *connection, char *why, size_t why_
     struct pg *pg = &connection->pg;
     char said[STORE_WHY_MAX];
 
-    if (attempt(connection))
+    /* Once more where the connection broke on the way: the server gives up on a daemon that pauses
+     * with a transaction open. */
+    bool good = attempt(connection);
+    if (!good && pg->reached && pg->conn == NULL && !pg->timed_out && !pg->lasts)
+        good = attempt(connection);
+    if (good)
         return true;
     text_print(said, sizeof said, "%s", pg->why);
     const char *remedy = pg_remedy(pg);

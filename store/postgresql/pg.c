@@ -513,7 +513,7 @@ static PGconn *connect_by(const struct pg *pg,
 bool pg_connect(struct pg *pg)
 {
     pg_drop(pg);
-    pg->lasts = false;
+    pg->lasts = pg->reached = false;
     pg->failed = pg->doubtful = pg->timed_out = false;
     pg->why[0] = pg->sqlstate[0] = '\0';
     if (pg->pq.PQclear == NULL && !libpq_load(&pg->pq, pg->why, sizeof pg->why)) {
@@ -531,6 +531,7 @@ bool pg_connect(struct pg *pg)
     if (!pg_run(pg, "SELECT " PG_SETTINGS) || !is_direct(pg) || !end_silent(pg))
         return false;
     check(pg->pq.PQenterPipelineMode(pg->conn) == 1);
+    pg->reached = true;
     return true;
 }
 

@@ -64,6 +64,7 @@ struct pg {
     bool doubtful;    /* a commit of the trip may not be replicated */
     bool timed_out;   /* the connection was dropped because the server did not answer */
     int silent_pid;   /* the backend that did not answer; the next pg_connect ends it; 0: none */
+    bool reached;     /* the last pg_connect was good */
     bool lasts;       /* since pg_connect: waiting does not mend what `why` tells of */
     char sqlstate[6]; /* of the last error; empty: it was the connection that failed */
     char why[STORE_WHY_MAX];
