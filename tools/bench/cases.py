@@ -172,6 +172,12 @@ def cycles():
     theirs = cycle(LOCK, "redis", "lock-cycle", options=unlock)
     yield Case("cycle-redis", "lease cycle on Redis, distinct keys", 100000, [on_redis, theirs],
                {LOCK: 1.0}, unit="cycles")
+    yield Case("cycle-redis-disk", "lease cycle on a Redis with less of a disk, distinct keys",
+               100000,
+               [cycle("Stockade on Redis, everysec", "stockade-redis-everysec", "lease-cycle"),
+                cycle("Stockade on Redis without a disk", "stockade-redis-none", "lease-cycle"),
+                on_redis, theirs],
+               {LOCK: 0.9}, unit="cycles")
     yield Case("cycle", "lease cycle, distinct keys", 100000,
                [ours, on_redis, theirs, cycle(MUTEX, "etcd", "etcd-cycle"),
                 cycle("ZooKeeper recipe", "zookeeper", "zookeeper-cycle")],

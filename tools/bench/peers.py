@@ -116,23 +116,32 @@ class Stockade(RespServer):
         return int(self.info("store_commits") or 0), int(self.info("store_writes") or 0)
 
 
+DISK = {  # what Redis does with its log
+    "always": ("--appendonly", "yes", "--appendfsync", "always"),
+    "everysec": ("--appendonly", "yes", "--appendfsync", "everysec"),
+    "none": ("--appendonly", "no"),
+}
+
+
 class Redis(RespServer):
-    """Durable as its documentation advises: each write is in the synced log before its reply."""
+    """Durable as its documentation advises: each write is in the synced log before its reply. With
+    less of a disk it serves for leases only, whose loss Stockade makes harmless."""
 
     tag = "redis"
 
-    def __init__(self, folder, filled=True):
+    def __init__(self, folder, filled=True, disk="always"):
         super().__init__(folder)
         self.scripts = {}
         self.filled = filled
+        self.disk = disk
         self.start()
 
     def start(self):
         self.spawn(["redis-server", "--port", self.port, "--bind", "127.0.0.1",
                     "--tls-port", self.tls_port, "--tls-cert-file", self.cert,
                     "--tls-key-file", self.key, "--tls-auth-clients", "no",
-                    "--dir", self.folder, "--save", "", "--appendonly", "yes",
-                    "--appendfsync", "always", "--maxclients", CONNECTIONS_MAX])
+                    "--dir", self.folder, "--save", "", *DISK[self.disk],
+                    "--maxclients", CONNECTIONS_MAX])
         self.wait_for(lambda: self.listens() and self.info("loading") == "0")
         self.scripts = {}
 
@@ -234,9 +243,8 @@ def cache_mb(keys):
     return 128 if keys <= 1000000 else 2048
 
 
-def on_redis(tag):
-    return lambda folder, servers, keys: Stockade(folder, redis=servers["lease-redis"], tag=tag,
-                                                  fills=None)
+def on_redis(tag, redis="lease-redis"):
+    return lambda folder, servers, keys: Stockade(folder, redis=servers[redis], tag=tag, fills=None)
 
 
 def on_postgres(tag, postgres="postgres", fills=None):
@@ -257,7 +265,11 @@ MAKERS = {
         options=("--audit", folder / "audit.log", "--audit-durable", "all")),
     "redis": lambda folder, servers, keys: Redis(folder),
     "lease-redis": lambda folder, servers, keys: Redis(folder, filled=False),
+    "lease-redis-everysec": lambda folder, servers, keys: Redis(folder, False, "everysec"),
+    "lease-redis-none": lambda folder, servers, keys: Redis(folder, False, "none"),
     "stockade-redis": on_redis("stockade-redis"),
+    "stockade-redis-everysec": on_redis("stockade-redis-everysec", "lease-redis-everysec"),
+    "stockade-redis-none": on_redis("stockade-redis-none", "lease-redis-none"),
     "stockade-redis-2": on_redis("stockade-redis-2"),
     "postgres": lambda folder, servers, keys: postgres.Postgres(folder),
     "stockade-pg": on_postgres("stockade-pg", fills="key"),
@@ -272,6 +284,8 @@ MAKERS = {
 }
 NEEDS = {  # tag: who has to run, too
     "stockade-redis": ("lease-redis", "stockade-redis-2"),
+    "stockade-redis-everysec": ("lease-redis-everysec",),
+    "stockade-redis-none": ("lease-redis-none",),
     "stockade-pg": ("postgres",),
     "stockade-pg-2": ("postgres", "stockade-pg"),
     "postgres-500us": ("postgres",),
