@@ -106,6 +106,7 @@ struct store_stats {
     /* Of a database that others use, too; else 0. */
     uint64_t lock_waits;        /* operations that waited long because a row was locked */
     uint64_t batch_reruns;      /* batches that ran again: others were quicker, or it was cut off */
+    uint64_t guard_refusals;    /* statements and present() of other programs that were refused */
     uint64_t backends_ended;    /* of daemons that stood still with rows locked */
     uint64_t oldest_snapshot_s; /* age of the oldest one, for which dead rows are kept; in SQLite
                                  * of one that holds the log, at least so much */
@@ -116,6 +117,21 @@ struct store_stats {
     char why[STORE_WHY_MAX]; /* of the state, for people; empty: STORE_FINE */
     /* Which guard is broken, and how, for people; empty: none is known to be. */
     char guard[STORE_WHY_MAX];
+};
+
+/* A statement, or present(), of a program that writes by itself was refused. */
+struct store_refusal {
+    enum stk_error code;    /* STK_STALE, STK_UNKNOWN, STK_GUARDED, STK_NOTOKEN */
+    struct bytes resource;  /* good within the call */
+    int64_t token, newest;  /* 0: none was presented */
+};
+
+/* What the store's owner may be told besides. Either may be missed now and then. */
+struct store_news {
+    /* A lease was ended at another daemon, where txn_await has asked for that. */
+    void (*on_freed)(void *context, struct bytes resource);
+    void (*on_refused)(void *context, const struct store_refusal *refusal);
+    void *context;
 };
 
 /* What a store does; call it by the names below. */
@@ -133,11 +149,8 @@ struct store_impl {
     bool (*flush)(struct store *store);
     /* Call `done` for what is finished. To be called after `wake`, on the thread that submits. */
     void (*collect)(struct store *store);
-    /* Have store_collect call `on_freed` for each resource whose lease was ended at another
-     * daemon, where txn_await has asked for that. One may be missed. NULL in a store that is told
-     * nothing by others. */
-    void (*listen)(struct store *store, void (*on_freed)(void *context, struct bytes resource),
-                   void *context);
+    /* Have store_collect tell the news. NULL in a store that is told nothing by others. */
+    void (*listen)(struct store *store, const struct store_news *news);
     /* Run at most one batch of writes and one of reads, in a store without threads (a simulator, a
      * unit test). Return whether there was anything to do; store_collect delivers it. */
     bool (*step)(struct store *store);
@@ -161,8 +174,8 @@ struct store_impl {
 #define store_flush(store)      ((store)->impl->flush != NULL ? (store)->impl->flush(store) : false)
 #define store_collect(store)    ((store)->impl->collect(store))
 #define store_hears(store)      ((store)->impl->listen != NULL)
-#define store_listen(store, on_freed, context)                                                     \
-    (store_hears(store) ? (store)->impl->listen((store), (on_freed), (context)) : (void)0)
+#define store_listen(store, news)                                                                  \
+    (store_hears(store) ? (store)->impl->listen((store), (news)) : (void)0)
 #define store_step(store) ((store)->impl->step(store))
 #define store_holds_up(store, op)                                                                  \
     ((store)->impl->holds_up != NULL && (store)->impl->holds_up((store), (op)))

@@ -72,7 +72,8 @@ struct engine *engine_new(const struct engine_options *options)
     engine->notes = notes_new(engine);
     engine->sweeper = sweeper_new(engine);
     lease_provider_watch(options->provider, held_on_news, engine);
-    store_listen(options->store, elsewhere_on_freed, engine);
+    store_listen(options->store,
+                 &((struct store_news){elsewhere_on_freed, facts_on_refused, engine}));
     return engine;
 }
 

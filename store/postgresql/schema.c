@@ -21,9 +21,10 @@ EMBED_FILE(step_guards, "store/postgresql/schema/3_guards.sql");
 EMBED_FILE(step_anew, "store/postgresql/schema/4_anew.sql");
 EMBED_FILE(step_held, "store/postgresql/schema/5_held.sql");
 EMBED_FILE(step_column, "store/postgresql/schema/6_column.sql");
+EMBED_FILE(step_refused, "store/postgresql/schema/7_refused.sql");
 
 static const char *const steps[] = {
-    step_store, step_sql, step_guards, step_anew, step_held, step_column,
+    step_store, step_sql, step_guards, step_anew, step_held, step_column, step_refused,
 };
 
 enum { VERSION = sizeof steps / sizeof *steps };

@@ -55,8 +55,7 @@ struct pg_store {
     struct store_reasons reasons;
     struct finished finished;
     /* The owner's. */
-    void (*on_freed)(void *context, struct bytes resource);
-    void *on_freed_context;
+    struct store_news news; /* empty: nobody listens */
 };
 
 static struct pg_store *of(struct store *store)
@@ -88,15 +87,13 @@ static void collect(struct store *base)
     struct pg_store *store = of(base);
 
     finished_collect(&store->finished);
-    if (store->on_freed != NULL)
-        pg_watch_collect(&store->watch, store->on_freed, store->on_freed_context);
+    if (store->news.on_freed != NULL)
+        pg_watch_collect(&store->watch, &store->news);
 }
 
-static void listen_to(struct store *base, void (*on_freed)(void *context, struct bytes resource),
-                      void *context)
+static void listen_to(struct store *base, const struct store_news *news)
 {
-    of(base)->on_freed = on_freed;
-    of(base)->on_freed_context = context;
+    of(base)->news = *news;
 }
 
 /* The writer tries the row every few milliseconds, as long as the server answers, and notes each
@@ -164,7 +161,7 @@ static void close_store(struct store *base)
     for (size_t i = 0; i < READS; i++)
         worker_stop(&store->readers[i].worker);
     pg_watch_stop(&store->watch);
-    store->on_freed = NULL; /* its owner may be gone */
+    store->news = (struct store_news){0}; /* its owner may be gone */
     collect(base);
     dispose(store);
 }

@@ -85,16 +85,16 @@ void pg_watch_notify(struct pg_watch *watch, const struct set *set)
         wake(watch);
 }
 
-void pg_watch_collect(struct pg_watch *watch,
-                      void (*on_freed)(void *context, struct bytes resource), void *context)
+void pg_watch_collect(struct pg_watch *watch, const struct store_news *news)
 {
     struct buf heard = take(watch, &watch->heard);
     struct bytes name;
     size_t at = 0;
 
     while ((name = next(&heard, &at)).len > 0)
-        on_freed(context, name);
+        news->on_freed(news->context, name);
     buf_free(&heard);
+    pg_refused_collect(&watch->refused, news->on_refused, news->context);
 }
 
 /* The thread's part: each returns false where the connection failed. */
@@ -233,6 +233,21 @@ static bool do_chores(struct pg_watch *watch)
     return pg_end(txn->pg) && look_at_snapshots(watch);
 }
 
+static bool look_at_refusals(struct pg_watch *watch)
+{
+    size_t refused;
+    struct list none;
+
+    if (!pg_refused_look(&watch->refused, &watch->connection.pg, &refused))
+        return false;
+    if (refused == 0)
+        return true;
+    list_init(&none);
+    finished_add(watch->finished, &none)->guard_refusals += refused;
+    finished_close(watch->finished, false);
+    return true;
+}
+
 /* A trigger that somebody makes while we run may change what we write, and our own statements'
  * results would not show it. */
 static bool look_at_tables(struct pg_watch *watch)
@@ -250,7 +265,7 @@ static bool look_at_tables(struct pg_watch *watch)
     if (pg->conn == NULL || pg->failed)
         return false;
     atomic_store(&watch->connection.txn.shared->harmed, !ours);
-    return true;
+    return look_at_refusals(watch);
 }
 
 /* The owner of a guarded table may rename it, or take the guard off: tell that soon. */
@@ -345,6 +360,7 @@ bool pg_watch_start(struct pg_watch *watch)
 {
     pthread_mutex_init(&watch->lock, NULL);
     blockers_init(&watch->blockers, watch->connection.pg.uri);
+    pg_refused_init(&watch->refused);
     watch->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (watch->wake_fd < 0)
         return false;
@@ -374,5 +390,6 @@ void pg_watch_stop(struct pg_watch *watch)
     buf_free(&watch->freed);
     buf_free(&watch->heard);
     blockers_destroy(&watch->blockers);
+    pg_refused_destroy(&watch->refused);
     pthread_mutex_destroy(&watch->lock);
 }

@@ -4,7 +4,8 @@
  *   leases end here       ─▶ NOTIFY, after the commit: other daemons tell their waiters
  *   leases end elsewhere  ─▶ LISTEN ─▶ pg_watch_collect tells the owner
  *   rows are locked       ─▶ find the holder; end a daemon that stands still (blockers.h)
- *   every second          ─▶ look whether somebody has changed our tables
+ *   every second          ─▶ look whether somebody has changed our tables, and what guards have
+ *                            refused
  *   every three seconds   ─▶ look whether the guards are whole
  *   every ten seconds     ─▶ note the time, remove old marks, look for the oldest snapshot
  *   the database is away  ─▶ have the writer look, too: it says how the store is, though nobody may
@@ -20,6 +21,7 @@
 
 #include "store/postgresql/blockers.h"
 #include "store/postgresql/connection.h"
+#include "store/postgresql/refused.h"
 #include "store/worker.h"
 
 struct pg_watch {
@@ -40,7 +42,8 @@ struct pg_watch {
     int64_t snapshot;          /* the transaction id of the oldest snapshot */
     int64_t snapshot_at_ms;    /* since when it is the oldest */
 
-    struct blockers blockers; /* has a lock of its own */
+    struct blockers blockers; /* has a lock of its own, as the next */
+    struct pg_refused refused;
 
     /* Under the lock: names, each with its length before. */
     pthread_mutex_t lock;
@@ -61,8 +64,8 @@ void pg_watch_locked(struct pg_watch *watch, const struct set *set);
 /* Say that the transaction of this set is committed: other daemons are told of the leases that it
  * has ended. Any thread may call it. */
 void pg_watch_notify(struct pg_watch *watch, const struct set *set);
-/* Call `on_freed` for resources whose lease was ended at another daemon. For the owner's thread. */
-void pg_watch_collect(struct pg_watch *watch,
-                      void (*on_freed)(void *context, struct bytes resource), void *context);
+/* Tell of leases that were ended at another daemon, and of what guards have refused. For the
+ * owner's thread. */
+void pg_watch_collect(struct pg_watch *watch, const struct store_news *news);
 
 #endif

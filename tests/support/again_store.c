@@ -81,10 +81,9 @@ static void collect(struct store *store)
     store_collect(((struct again *)store)->inner);
 }
 
-static void listen_to(struct store *store, void (*on_freed)(void *context, struct bytes resource),
-                      void *context)
+static void listen_to(struct store *store, const struct store_news *news)
 {
-    store_listen(((struct again *)store)->inner, on_freed, context);
+    store_listen(((struct again *)store)->inner, news);
 }
 
 static bool holds_up(const struct store *store, const struct store_op *op)

@@ -103,6 +103,8 @@ static void store_gauges(const struct engine *engine, struct gauges *gauges)
          store.batch_reruns, true},
         {"store_backends_ended", "Backends ended that had rows locked and stood still",
          store.backends_ended, true},
+        {"store_guard_refusals", "Statements of programs' own that guards or present() refused",
+         store.guard_refusals, true},
         {"store_log_bytes", "Size of SQLite's write-ahead log on the disk", store.log_bytes, false},
         {"store_oldest_snapshot_seconds",
          "How old the snapshot is, at least, that keeps dead rows or SQLite's log longest",

@@ -13,6 +13,9 @@
 #include "proxy/engine/session/notes.h"
 #include "proxy/engine/session/session.h"
 
+/* In the place of a command, where a program's own SQL was refused. */
+#define GUARD_COMMAND "guard"
+
 enum { UNHEARD = -1 };
 
 /* What a listener makes of a fact. */
@@ -113,6 +116,8 @@ static void tell_audit(struct engine *engine, const struct fact *fact,
         audit_await(engine, fact->by.audited, ticket);
 }
 
+static const struct history_client unknown_client = {{"", 0}, {"", 0}, {"", 0}};
+
 /* Return its refusal, where it is one. */
 static const struct history_refusal *tell_history(struct engine *engine, const struct fact *fact,
                                                   const struct hearing *hearing)
@@ -123,7 +128,9 @@ static const struct history_refusal *tell_history(struct engine *engine, const s
 
     if (fact->kind == FACT_REFUSED)
         return history_refused(history, fact->resource, fact->token, fact->newest, fact->code,
-                               fact->command, request_client(fact->by.request));
+                               fact->command,
+                               fact->by.request != NULL ? request_client(fact->by.request)
+                                                        : unknown_client);
     if (hearing->resumes &&
         history_resumed(history, fact->resource, fact->token, fact->until_ms, fact->entry))
         return NULL;
@@ -170,7 +177,23 @@ void engine_tell(struct engine *engine, const struct fact *fact)
     if (hearing->counter != 0 && !fact->elsewhere)
         ++*(uint64_t *)((char *)&engine->counters + hearing->counter);
     if (fact->kind == FACT_REFUSED)
-        note_refused(fact->by.request, refusal);
+        note_refused(engine, fact, refusal);
     else if (fact->kind == FACT_REVOKED && !fact->elsewhere)
         note_revoked(engine, fact);
+}
+
+void facts_on_refused(void *context, const struct store_refusal *refusal)
+{
+    struct engine *engine = context;
+
+    engine->counters.refused_stale += refusal->code == STK_STALE;
+    engine->counters.refused_unknown += refusal->code == STK_UNKNOWN;
+    engine->counters.refused_notoken += refusal->code == STK_NOTOKEN;
+    engine_tell(engine, &(struct fact){.kind = FACT_REFUSED,
+                                       .resource = refusal->resource,
+                                       .token = refusal->token,
+                                       .newest = refusal->newest,
+                                       .reason = bytes_of(GUARD_COMMAND),
+                                       .code = refusal->code,
+                                       .command = GUARD_COMMAND});
 }

@@ -17,6 +17,7 @@ struct engine;
 struct history_grant;
 struct request;
 struct session;
+struct store_refusal;
 
 enum fact_kind {
     FACT_GRANTED,
@@ -66,5 +67,8 @@ struct fact {
 
 /* On the loop's thread. */
 void engine_tell(struct engine *engine, const struct fact *fact);
+/* The store's news that a program which writes by itself was refused, see store_listen. Nobody
+ * knows who it was. `context` is the engine. */
+void facts_on_refused(void *context, const struct store_refusal *refusal);
 
 #endif

@@ -112,32 +112,38 @@ static void write_line(struct engine *engine, struct buf *line)
     buf_free(line);
 }
 
-void note_refused(const struct request *request, const struct history_refusal *refusal)
+void note_refused(struct engine *engine, const struct fact *fact,
+                  const struct history_refusal *refusal)
 {
+    const struct request *request = fact->by.request;
     struct buf line = {0}, members = {0};
 
-    if (!take_line(request->engine, NOTE_REFUSED))
+    if (!take_line(engine, NOTE_REFUSED))
         return;
     buf_printf(&line, "refused, %s: %s", stk_error_code(refusal->code), refusal->command);
     if (history_refusal_name(refusal).len > 0) {
         buf_append_text(&line, " of ");
         print_name(history_refusal_name(refusal), &line);
     }
-    if (request->refused_claim != NULL)
+    if (request != NULL ? request->refused_claim != NULL : refusal->token > 0)
         buf_printf(&line, " under token %lld, the newest is %lld", (long long)refusal->token,
                    (long long)refusal->newest);
     if (refusal->late_ms >= 0)
         buf_printf(&line, ", %lld ms after its lease ended", (long long)refusal->late_ms);
-    if (refusal->code == STK_GUARDED && request->reply.len > 3) {
-        buf_append_text(&line, ", ");
-        print_name((struct bytes){request->reply.data + 1, request->reply.len - 3}, &line);
+    if (request == NULL) {
+        buf_append_text(&line, "; from a program's own SQL");
+    } else {
+        if (refusal->code == STK_GUARDED && request->reply.len > 3) {
+            buf_append_text(&line, ", ");
+            print_name((struct bytes){request->reply.data + 1, request->reply.len - 3}, &line);
+        }
+        buf_append_text(&line, "; from ");
+        print_client(request, &line);
     }
-    buf_append_text(&line, "; from ");
-    print_client(request, &line);
     buf_append_text(&members, "\"event\":\"refused\",");
     history_refusal_json(&members, refusal);
-    log_fields(request->engine->options.log, LOG_INFO_LEVEL, buf_bytes(&members), "%.*s",
-               (int)line.len, line.data);
+    log_fields(engine->options.log, LOG_INFO_LEVEL, buf_bytes(&members), "%.*s", (int)line.len,
+               line.data);
     buf_free(&members);
     buf_free(&line);
 }

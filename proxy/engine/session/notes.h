@@ -19,8 +19,10 @@ struct notes *notes_new(struct engine *engine);
 /* Log how many lines were left out, and free it. */
 void notes_free(struct notes *notes);
 
-/* A command was refused, by the token rule or a guard. With the history's fields, for programs. */
-void note_refused(const struct request *request, const struct history_refusal *refusal);
+/* A command, or a program's own SQL, was refused, by the token rule or a guard. With the history's
+ * fields, for programs. */
+void note_refused(struct engine *engine, const struct fact *fact,
+                  const struct history_refusal *refusal);
 /* A token was retired by force: by a command, or on the page. */
 void note_revoked(struct engine *engine, const struct fact *fact);
 /* A REVOKE came, and nobody held the resource. */
