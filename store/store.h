@@ -121,9 +121,9 @@ struct store_stats {
 
 /* A statement, or present(), of a program that writes by itself was refused. */
 struct store_refusal {
-    enum stk_error code;    /* STK_STALE, STK_UNKNOWN, STK_GUARDED, STK_NOTOKEN */
-    struct bytes resource;  /* good within the call */
-    int64_t token, newest;  /* 0: none was presented */
+    enum stk_error code;   /* STK_STALE, STK_UNKNOWN, STK_GUARDED, STK_NOTOKEN */
+    struct bytes resource; /* good within the call */
+    int64_t token, newest; /* 0: none was presented */
 };
 
 /* What the store's owner may be told besides. Either may be missed now and then. */

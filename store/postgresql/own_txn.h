@@ -36,9 +36,9 @@ void own_txn_set_busy(struct own_txns *own_txns, struct set *set);
 enum work_result own_txn_work(void *context, struct list *batch, size_t count, bool inlined);
 
 /* Find out what became of the transaction that left this mark, and log it. Where that takes longer
- * than a moment, `fail` is called again and again. It has to fail the operations that the worker has
- * and the database has nothing of, so that they need not wait for the end of an outage. PG_UNKNOWN:
- * the worker is stopping, so we gave up, or nobody will ever know (shared->lost). */
+ * than a moment, `fail` is called again and again. It has to fail the operations that the worker
+ * has and the database has nothing of, so that they need not wait for the end of an outage.
+ * PG_UNKNOWN: the worker is stopping, so we gave up, or nobody will ever know (shared->lost). */
 enum pg_ended pg_find_out(struct pg_connection *connection, struct worker *worker, int64_t mark,
                           void (*fail)(void *context, struct pg_connection *connection),
                           void *context);

@@ -364,7 +364,7 @@
               " coalesce(stockade.guard_takes(g), ''),"                                            \
               " coalesce((SELECT string_agg(problem, '; ') FROM stockade.guard_flaws() f"          \
               " WHERE f.id = g.id), '') FROM stockade.guard g ORDER BY 1, id")                     \
-    X(REFUSALS, "SELECT number, code, name, token, newest FROM stockade.refusals($1)")              \
+    X(REFUSALS, "SELECT number, code, name, token, newest FROM stockade.refusals($1)")             \
     X(GUARD_BROKEN, "SELECT format('the guard of table %s is broken: %s', name, problem)"          \
                     " FROM stockade.guard g JOIN stockade.guard_flaws() f USING (id)"              \
                     " WHERE EXISTS(SELECT FROM stockade.guard) ORDER BY id, kind LIMIT 1")         \

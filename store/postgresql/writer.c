@@ -267,8 +267,8 @@ static void fail_rest(void *context, struct pg_connection *connection)
 }
 
 /* Wait for the commit's outcome. PG_COMMITTED: the states of the entries hold. PG_NOT, PG_AGAIN:
- * nothing of the batch was done, and retry.why says why. Where it did not succeed at once, the other
- * lane may have run its batch too early: its transaction is given up, and the batch waits. */
+ * nothing of the batch was done, and retry.why says why. Where it did not succeed at once, the
+ * other lane may have run its batch too early: its transaction is given up, and the batch waits. */
 static enum pg_ended take_commit(struct pg_writer *writer, struct pg_lane *lane)
 {
     struct pg_connection *connection = &lane->connection;
@@ -323,7 +323,6 @@ static void end(struct pg_writer *writer, struct pg_lane *lane, enum pg_ended en
     }
     hand_on(writer, lane);
 }
-
 
 /* 4. One batch after the other. */
 

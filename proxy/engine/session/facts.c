@@ -127,10 +127,9 @@ static const struct history_refusal *tell_history(struct engine *engine, const s
     bool ends = hearing->ends != HISTORY_RUNS;
 
     if (fact->kind == FACT_REFUSED)
-        return history_refused(history, fact->resource, fact->token, fact->newest, fact->code,
-                               fact->command,
-                               fact->by.request != NULL ? request_client(fact->by.request)
-                                                        : unknown_client);
+        return history_refused(
+            history, fact->resource, fact->token, fact->newest, fact->code, fact->command,
+            fact->by.request != NULL ? request_client(fact->by.request) : unknown_client);
     if (hearing->resumes &&
         history_resumed(history, fact->resource, fact->token, fact->until_ms, fact->entry))
         return NULL;

@@ -34,7 +34,8 @@ CREATE FUNCTION stockade.refuse(verdict text, resource text, token int8) RETURNS
   LANGUAGE plpgsql AS $$
 DECLARE
   code int8 := array_position(stockade.refusal_codes(),
-    CASE split_part(verdict, ' ', 1) WHEN 'KEY' THEN 'GUARDED' ELSE split_part(verdict, ' ', 1) END);
+    CASE split_part(verdict, ' ', 1) WHEN 'KEY' THEN 'GUARDED'
+      ELSE split_part(verdict, ' ', 1) END);
   number int8;
 BEGIN
   IF code IS NOT NULL AND current_setting('application_name') NOT LIKE 'stockade %' THEN
