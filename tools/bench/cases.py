@@ -347,7 +347,7 @@ def old_snapshot():
 
 
 def guards():
-    """What present() and a guard cost who writes SQL of its own."""
+    """What a guard costs who writes SQL of its own, with present() and by column."""
     def write(label, table, begin=False, rows=1, connections=50):
         def run(bout):
             count = min(rows, bout.case.keys // 2)
@@ -356,12 +356,16 @@ def guards():
                                     units=count, clients=connections, database=postgres.SHOP)
         return Contender(label, "stockade-pg", run)
 
-    def case(name, what, goal, **how):
+    def case(name, what, goal, table="guarded", **how):
         bare = "bare UPDATE"
+        label = "UPDATE under a guard, " + ("with present()" if table == "guarded" else "by column")
         return Case(f"pg-guard{name}", what, 100000,
-                    [write("UPDATE under a guard, with present()", "guarded", **how),
-                     write(bare, "bare", **how)], {bare: goal}, around=postgres.guarded,
+                    [write(label, table, **how), write(bare, "bare", **how)], {bare: goal},
+                    around=postgres.guarded,
                     seconds=10)  # each new connection compiles the functions first
+    yield case("-column", "UPDATE of one row, which assigns its token", 0.8, table="assigned")
+    yield case("-column-rows", "UPDATE of 10,000 rows of as many resources in one statement, which "
+               "assigns their token, one client", 0.3, table="assigned", rows=10000, connections=1)
     yield case("", "UPDATE of one row in one trip", 0.6)
     yield case("-begin", "UPDATE of one row, with BEGIN and COMMIT", 0.6, begin=True)
     yield case("-rows", "UPDATE of 10,000 rows of as many resources in one statement, one client",

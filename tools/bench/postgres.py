@@ -29,13 +29,13 @@ UPDATE item SET token = token + 1, owner = :client_id, until = now() + interval 
  WHERE id = :k AND (owner IS NULL OR until < now()) RETURNING token, value \\gset
 UPDATE item SET value = :v, owner = NULL WHERE id = :k AND token = :token;
 """
-# What a guard costs: tables that are alike, and one of them guarded. Keys are named as those that
-# the daemon has filled, so that their tokens are there.
+# What a guard costs: tables that are alike, one of them guarded, and one by column. Keys are named
+# as those that the daemon has filled, so that their tokens are there.
 GUARD_TABLES = """CREATE TABLE {name}(sku text PRIMARY KEY, stock bigint NOT NULL);
 INSERT INTO {name} SELECT lpad(n::text, 12, '0'), 0 FROM generate_series(0, {keys} - 1) AS n"""
-GUARD_UPDATE = "UPDATE {table} SET stock = stock + 1 WHERE sku = lpad(:k::text, 12, '0');\n"
+GUARD_UPDATE = "UPDATE {table} SET stock = stock + 1{also} WHERE sku = lpad(:k::text, 12, '0');\n"
 PRESENT = "SELECT stockade.present('key:' || lpad(:k::text, 12, '0'), 1);\n"
-ROWS_UPDATE = """UPDATE {table} SET stock = stock + 1
+ROWS_UPDATE = """UPDATE {table} SET stock = stock + 1{also}
  WHERE sku >= lpad(:k::text, 12, '0') AND sku < lpad((:k + {rows})::text, 12, '0');
 """
 ROWS_PRESENT = """SELECT stockade.present(array_agg('key:' || lpad(n::text, 12, '0')),
@@ -155,20 +155,22 @@ def old_snapshot(servers):
 
 @contextlib.contextmanager
 def guarded(servers):
-    """Two tables in the shop's database: bare, and guarded by the resources key:..."""
+    """Tables in the shop's database: bare, and guarded by the resources key:... in two ways."""
     server = servers["postgres"]
     keys = int(server.sql("SELECT count(*) FROM item"))
-    for name in ("bare", "guarded"):
+    for name in ("bare", "guarded", "assigned"):
         for text in GUARD_TABLES.format(name=name, keys=keys).split(";"):
             server.sql(text, SHOP)
         server.sql(f"ALTER TABLE {name} OWNER TO {SHOP}", SHOP)
         server.sql(f"VACUUM ANALYZE {name}", SHOP)
     server.sql("SELECT stockade.guard_create('guarded', 'sku', 'key:')", SHOP)
+    server.sql("SELECT stockade.guard_create('assigned', 'sku', 'key:', 'token')", SHOP)
     try:
         yield
     finally:
-        server.sql("SELECT stockade.guard_drop('guarded')", SHOP)
-        server.sql("DROP TABLE bare, guarded", SHOP)
+        for name in ("guarded", "assigned"):
+            server.sql(f"SELECT stockade.guard_drop('{name}')", SHOP)
+        server.sql("DROP TABLE bare, guarded, assigned", SHOP)
 
 
 def guard_script(keys, table, begin=False, rows=1):
@@ -176,7 +178,8 @@ def guard_script(keys, table, begin=False, rows=1):
     COMMIT, statement by statement."""
     present, update = ((PRESENT, GUARD_UPDATE) if rows == 1 else
                        (ROWS_PRESENT.format(rows=rows), ROWS_UPDATE))
-    body = present * (table == "guarded") + update.format(table=table, rows=rows)
+    also = ", token = 1" * (table == "assigned")
+    body = present * (table == "guarded") + update.format(table=table, rows=rows, also=also)
     if begin:
         body = f"BEGIN;\n{body}COMMIT;\n"
     elif table == "guarded":
