@@ -371,6 +371,22 @@ void cache_lease_forget(struct cache *cache, int64_t id)
     leases_forget(cache->leases, id);
 }
 
+bool cache_has_no_receipts(const struct cache *cache, int64_t id, int64_t token)
+{
+    return leases_has_no_receipts(cache->leases, id, token);
+}
+
+void cache_no_receipts_put(struct cache *cache, int64_t id, int64_t token)
+{
+    leases_no_receipts_put(cache->leases, id, token);
+    note_place(cache, APART);
+}
+
+void cache_no_receipts_forget(struct cache *cache, int64_t id)
+{
+    leases_no_receipts_forget(cache->leases, id);
+}
+
 static void forget_apart(struct cache *cache)
 {
     absent_clear(cache->absent);

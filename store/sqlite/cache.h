@@ -67,6 +67,10 @@ bool cache_field(const struct cache *cache, int64_t id, struct bytes field, stru
 bool cache_lease(const struct cache *cache, int64_t id, struct lease *lease);
 void cache_lease_put(struct cache *cache, int64_t id, const struct lease *lease);
 void cache_lease_forget(struct cache *cache, int64_t id);
+/* The same of a token under which `id` has no receipts. */
+bool cache_has_no_receipts(const struct cache *cache, int64_t id, int64_t token);
+void cache_no_receipts_put(struct cache *cache, int64_t id, int64_t token);
+void cache_no_receipts_forget(struct cache *cache, int64_t id);
 /* Forget the row of `id`, which is gone or has changed, and its lease. */
 void cache_forget(struct cache *cache, int64_t id);
 void cache_clear(struct cache *cache);

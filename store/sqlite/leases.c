@@ -13,12 +13,14 @@ enum { PLACES = 1 << 13, OWNER_MAX = 57 };
 
 struct place {
     int64_t id, holds, ttl_ms, opening, connection, changed_ms, receipts_gone;
-    uint32_t round; /* 0: nobody's */
+    int64_t no_receipts; /* the token without any; 0: not known */
+    uint32_t round;      /* 0: nobody's */
+    bool known;          /* the lease is */
     bool anonymous;
     uint8_t owner_len;
     char owner[OWNER_MAX];
 };
-_Static_assert(sizeof(struct place) == 120, "1 MB");
+_Static_assert(sizeof(struct place) == 128, "1 MB");
 
 struct leases {
     struct place *places;
@@ -56,7 +58,7 @@ bool leases_find(const struct leases *leases, int64_t id, struct lease *lease)
 {
     const struct place *place = place_of(leases, id);
 
-    if (!is_of(leases, place, id))
+    if (!is_of(leases, place, id) || !place->known)
         return false;
     *lease = (struct lease){.owner = {place->owner, place->owner_len},
                             .anonymous = place->anonymous,
@@ -71,27 +73,57 @@ bool leases_find(const struct leases *leases, int64_t id, struct lease *lease)
     return true;
 }
 
-void leases_put(struct leases *leases, int64_t id, const struct lease *lease)
+/* Return the resource's place, which may have been another's. */
+static struct place *take(struct leases *leases, int64_t id)
 {
     struct place *place = place_of(leases, id);
 
     check(id > 0);
-    if (lease->owner.len > OWNER_MAX) {
-        leases_forget(leases, id);
-        return;
+    if (!is_of(leases, place, id)) {
+        place->id = id;
+        place->round = leases->round;
+        place->known = false;
+        place->no_receipts = 0;
     }
-    *place = (struct place){.id = id,
-                            .holds = lease->holds,
-                            .ttl_ms = lease->ttl_ms,
-                            .opening = lease->opening,
-                            .connection = lease->connection,
-                            .changed_ms = lease->changed_ms,
-                            .receipts_gone = lease->receipts_gone,
-                            .round = leases->round,
-                            .anonymous = lease->anonymous,
-                            .owner_len = (uint8_t)lease->owner.len};
+    return place;
+}
+
+void leases_put(struct leases *leases, int64_t id, const struct lease *lease)
+{
+    struct place *place = take(leases, id);
+
+    place->known = lease->owner.len <= OWNER_MAX;
+    if (!place->known)
+        return;
+    place->holds = lease->holds;
+    place->ttl_ms = lease->ttl_ms;
+    place->opening = lease->opening;
+    place->connection = lease->connection;
+    place->changed_ms = lease->changed_ms;
+    place->receipts_gone = lease->receipts_gone;
+    place->anonymous = lease->anonymous;
+    place->owner_len = (uint8_t)lease->owner.len;
     if (lease->owner.len > 0)
         memcpy(place->owner, lease->owner.data, lease->owner.len);
+}
+
+void leases_no_receipts_put(struct leases *leases, int64_t id, int64_t token)
+{
+    take(leases, id)->no_receipts = token;
+}
+
+void leases_no_receipts_forget(struct leases *leases, int64_t id)
+{
+    struct place *place = place_of(leases, id);
+
+    if (is_of(leases, place, id))
+        place->no_receipts = 0;
+}
+
+bool leases_has_no_receipts(const struct leases *leases, int64_t id, int64_t token)
+{
+    const struct place *place = place_of(leases, id);
+    return is_of(leases, place, id) && token != 0 && place->no_receipts == token;
 }
 
 void leases_forget(struct leases *leases, int64_t id)

@@ -70,6 +70,7 @@ enum stk_error receipts_put(struct store_txn *base, const struct resource *resou
     sqlite3_bind_int64(stmt, 7, store_clock_wall_ms(txn->clock->machine)); /* for people */
     if (transaction_change(txn, stmt) != STK_OK)
         return STK_STORE;
+    cache_no_receipts_forget(txn->cache, resource->id);
     /* If the token has ended already, nobody else would log that. */
     if (receipt->token != fence->token || fence->state != FENCE_LIVE)
         return receipts_log(txn, resource->id, receipt->token);
@@ -99,7 +100,8 @@ enum stk_error receipts_retire(struct transaction *txn, int64_t id, const struct
 {
     int64_t any = 0;
 
-    if (old->state != FENCE_LIVE || (fence->token == old->token && fence->state == FENCE_LIVE))
+    if (old->state != FENCE_LIVE || (fence->token == old->token && fence->state == FENCE_LIVE) ||
+        cache_has_no_receipts(txn->cache, id, old->token))
         return STK_OK;
     sqlite3_stmt *stmt = transaction_statement_pair(txn, STATEMENT_RECEIPTS_ANY, id, old->token);
     if (transaction_number(txn, stmt, &any) != STK_OK)

@@ -167,6 +167,8 @@ enum stk_error resources_fence_put(struct store_txn *base, const struct resource
     cache_update(txn->cache, resource);
     if (cache_lease(txn->cache, resource->id, &old_lease))
         remember_lease(txn, resource->id, lease, old_lease.receipts_gone);
+    if (fence->token > old.token)
+        cache_no_receipts_put(txn->cache, resource->id, fence->token);
     if (fence->token != old.token || fence->state != old.state)
         txn->put = (struct told){resource->id, *fence};
     return STK_OK;
@@ -201,6 +203,7 @@ enum stk_error resources_fence_make(struct store_txn *base, struct bytes name,
     *resource = (struct resource){.id = sqlite3_last_insert_rowid(txn->db), .fence = fence};
     cache_put(txn->cache, name, resource);
     remember_lease(txn, resource->id, lease, txn->floor);
+    cache_no_receipts_put(txn->cache, resource->id, fence.token);
     txn->put = (struct told){resource->id, fence};
     return STK_OK;
 }

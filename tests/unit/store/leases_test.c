@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The writer remembers leases that it has read or written, and needs no second look at them.
+/* The writer remembers leases that it has read or written, and which tokens have no receipts: it
+ * needs no second look at them.
  * Whatever becomes of the row, what it tells is what the file says. */
 #include "store/sqlite/leases.h"
 
@@ -9,11 +10,16 @@
 
 enum { HOUR_MS = 3600 * 1000, OWNER_ROOM = 128 };
 
+static int runs(struct store_txn *txn, enum statement statement)
+{
+    sqlite3_stmt *stmt = ((struct transaction *)txn)->statements[statement];
+    return stmt == NULL ? 0 : sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_RUN, 0);
+}
+
 /* How often the file was asked for a lease. */
 static int looks(struct store_txn *txn)
 {
-    sqlite3_stmt *stmt = ((struct transaction *)txn)->statements[STATEMENT_LEASE];
-    return stmt == NULL ? 0 : sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_RUN, 0);
+    return runs(txn, STATEMENT_LEASE);
 }
 
 /* All that the row tells of the lease of "r", as text. Static storage. */
@@ -272,6 +278,111 @@ SQLITE_TEST(a_long_owner_is_left)
     rig_in_write(rig, owners_of_any_length);
 }
 
+/* Which tokens have no receipts. */
+
+/* End the live token of "r", or renew it. The file was asked so often for its receipts. */
+static void ends(struct store_txn *txn, void (*how)(struct store_txn *txn), int times)
+{
+    int before = runs(txn, STATEMENT_RECEIPTS_ANY);
+
+    how(txn);
+    assert_int_equal(runs(txn, STATEMENT_RECEIPTS_ANY), before + times);
+}
+
+static void release_r(struct store_txn *txn)
+{
+    rig_release(txn, "r");
+}
+
+static void renew_r(struct store_txn *txn)
+{
+    renew(txn, "again");
+}
+
+static void renew_long(struct store_txn *txn)
+{
+    char owner[OWNER_ROOM];
+
+    memset(owner, 'o', 100);
+    owner[100] = '\0';
+    renew(txn, owner);
+}
+
+static void end_without_receipts(struct store_txn *txn)
+{
+    ends(txn, renew_r, 0);
+    ends(txn, grant_r, 0); /* over the one before */
+    ends(txn, renew_long, 0);
+    ends(txn, release_r, 0);
+    ends(txn, grant_r, 0);
+    ends(txn, release_r, 0);
+}
+
+static void end_with_receipts(struct store_txn *txn)
+{
+    grant_r(txn);
+    rig_receipt_put(txn, "r", "one");
+    ends(txn, renew_r, 0);
+    ends(txn, grant_r, 1);
+    ends(txn, grant_r, 0); /* it has none itself */
+    rig_receipt_put(txn, "r", "two");
+    ends(txn, release_r, 1);
+}
+
+static int64_t logged(struct rig *rig)
+{
+    return rig_number(rig, "SELECT count(*) FROM stockade_retired");
+}
+
+SQLITE_TEST(a_token_without_receipts_ends_without_a_look_for_them)
+{
+    rig_in_write(rig, grant_r);
+    rig_in_write(rig, end_without_receipts);
+    assert_int_equal(logged(rig), 0);
+    rig_in_write(rig, end_with_receipts);
+    assert_int_equal(logged(rig), 2);
+}
+
+static void put_receipt(struct store_txn *txn)
+{
+    rig_receipt_put(txn, "r", "id");
+}
+
+static enum stk_error grant_in_vain(struct store_txn *txn, void *arg)
+{
+    (void)arg;
+    grant_r(txn);
+    return STK_ERR;
+}
+
+static void receipt_in_vain(struct store_txn *txn)
+{
+    assert_ok(txn_savepoint(txn));
+    rig_receipt_put(txn, "r", "id");
+    assert_ok(txn_savepoint_undo(txn));
+    release_r(txn);
+}
+
+SQLITE_TEST(P6_the_end_of_a_token_with_receipts_is_logged_whatever_was_undone)
+{
+    rig_in_write(rig, grant_r);
+    rig_in_write(rig, put_receipt);
+    assert_int_equal(rig_write(rig, grant_in_vain, NULL), STK_ERR);
+    rig_in_write(rig, release_r);
+    assert_int_equal(logged(rig), 1);
+    rig_in_write(rig, grant_r);
+    rig_in_write(rig, receipt_in_vain);
+    assert_int_equal(logged(rig), 1);
+}
+
+SQLITE_TEST(P6_receipts_that_another_program_puts_are_seen)
+{
+    rig_in_write(rig, grant_r);
+    rig_sql(rig, "INSERT INTO stockade_receipt VALUES(1, x'6964', 1, 0, 0, 0, x'2b4f4b')");
+    rig_in_write(rig, release_r);
+    assert_int_equal(logged(rig), 1);
+}
+
 /* The memory itself. */
 
 static void put(struct leases *leases, int64_t id, int64_t holds)
@@ -306,4 +417,32 @@ TEST(leases_push_each_other_out_and_none_is_taken_for_another)
     assert_int_equal(holds(leases, 4), 7);
     leases_free(leases);
     leases_free(NULL);
+}
+
+TEST(a_token_without_receipts_is_remembered_with_and_without_the_lease)
+{
+    enum { PLACES = 1 << 13 };
+    struct leases *leases = leases_new();
+
+    assert_false(leases_has_no_receipts(leases, 1, 0));
+    leases_no_receipts_put(leases, 1, 5);
+    assert_true(leases_has_no_receipts(leases, 1, 5));
+    assert_false(leases_has_no_receipts(leases, 1, 4));
+    assert_int_equal(holds(leases, 1), 0);
+    put(leases, 1, 7);
+    assert_true(leases_has_no_receipts(leases, 1, 5));
+    leases_no_receipts_forget(leases, 1 + PLACES); /* another's place */
+    assert_false(leases_has_no_receipts(leases, 1 + PLACES, 5));
+    assert_true(leases_has_no_receipts(leases, 1, 5));
+    leases_no_receipts_forget(leases, 1);
+    assert_false(leases_has_no_receipts(leases, 1, 5) || leases_has_no_receipts(leases, 1, 0));
+    assert_int_equal(holds(leases, 1), 7);
+    leases_no_receipts_put(leases, 1, 5);
+    put(leases, 1 + PLACES, 8); /* comes to the same place */
+    assert_false(leases_has_no_receipts(leases, 1 + PLACES, 5));
+    leases_no_receipts_put(leases, 1, 5);
+    assert_int_equal(holds(leases, 1) + holds(leases, 1 + PLACES), 0);
+    leases_clear(leases);
+    assert_false(leases_has_no_receipts(leases, 1, 5));
+    leases_free(leases);
 }
