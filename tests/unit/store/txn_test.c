@@ -177,16 +177,34 @@ static void leave_a_floor(struct store_txn *txn)
     assert_int_equal(removed, 1);
 }
 
-/* It may have had a row before, and receipts. */
-BOTH_WRITE_TEST(a_row_that_is_made_with_its_fence_says_which_receipts_may_be_gone)
+static void make_after_the_sweep(struct store_txn *txn)
 {
-    struct resource new;
+    struct resource new = rig_find(txn, "new");
 
-    leave_a_floor(txn);
-    new = rig_find(txn, "new");
     assert_int_equal(new.fence.floor, 2);
     make_fence(txn, &new, 9, "o");
-    assert_int_equal(rig_lease(txn, "new").receipts_gone, 2);
+}
+
+/* The row itself, which a reader sees, says it, and what the writer remembers of it. */
+static void look_at_the_new_one(struct store_txn *txn)
+{
+    struct lease lease = rig_lease(txn, "new");
+
+    assert_int_equal(lease.receipts_gone, 2); /* it may have had a row before, and receipts */
+    assert_bytes(lease.owner, "o");
+    assert_true(lease.anonymous);
+    assert_int_equal(lease.holds, 2);
+    assert_int_equal(lease.ttl_ms, 5000);
+    assert_int_equal(lease.opening, 7);
+    assert_int_equal(lease.connection, -42);
+    assert_int_equal(rig_find(txn, "new").fence.token, 9);
+}
+
+BOTH_TEST(a_row_that_is_made_with_its_fence_says_which_receipts_may_be_gone)
+{
+    rig_in_write(rig, leave_a_floor);
+    rig_in_write(rig, make_after_the_sweep);
+    rig_in_both(rig, look_at_the_new_one);
 }
 
 BOTH_WRITE_TEST(a_string_is_put_replaced_and_cleared)
