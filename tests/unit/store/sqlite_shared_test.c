@@ -57,6 +57,14 @@ SQLITE_TEST(each_thing_that_is_cached_follows_a_foreign_change)
     assert_int_equal(store_stats(rig->store).foreign_commits, 6);
 }
 
+SQLITE_TEST(P2_older_contents_that_lack_a_first_grant_are_noticed)
+{
+    assert_int_equal(rig_next_token(rig), 1);
+    rig_sql(rig, "DELETE FROM stockade_resource");
+    assert_true(rig_next_token(rig) > 1);
+    assert_contains(rig_log(rig), "older contents");
+}
+
 SQLITE_TEST(statements_survive_foreign_changes_of_the_schema_and_of_the_whole_file)
 {
     static const char *const changes[] = {
