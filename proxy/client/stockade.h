@@ -185,6 +185,15 @@ STK_CHECKED enum stk_error stk_acquire(stk_client *client, const char *resource,
 STK_CHECKED enum stk_error stk_acquire_all(stk_client *client, const char *const *resources,
                                            size_t count, const stk_lease_options *options,
                                            stk_lease **lease);
+/* Stand for election: wait for the lease on a name, by which this program leads, without end, or
+ * for wait_ms where that is not 0. It goes on through outages of the daemon and of the lease
+ * service, and ends early by stk_cancel_on. When wait_ms is over it returns what was the matter
+ * last: STK_HELD where another led. The leader is told by `lost`, at once where its term is
+ * revoked, and else with a tenth of the TTL to go (and a hundredth and 2 ms): before anybody else
+ * may lead. What it writes under its term is judged by the token, whenever it comes. stk_release
+ * steps down; call it again for another term. Not with no_keep_alive. */
+STK_CHECKED enum stk_error stk_lead(stk_client *client, const char *name,
+                                    const stk_lease_options *options, stk_lease **term);
 /* A handle for a lease that was granted elsewhere: `stockade lock` tells its program
  * STOCKADE_RESOURCE and STOCKADE_TOKEN. Nothing is sent: what the token is good for shows when it
  * is used. It has no time for stk_lease_valid until stk_renew; stk_keep_alive comes after that. */

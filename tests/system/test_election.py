@@ -14,6 +14,7 @@ import threading
 import pytest
 
 from harness.callers import Caller
+from harness.library import fails
 from harness.limits import LONG_TTL_MS, Late, Stopwatch, patience, wait_until
 from harness.package import aio_connect, connect, stockade
 from harness.resp import ReplyError
@@ -21,7 +22,7 @@ from harness.rig import Rig
 
 pytestmark = pytest.mark.interpreted
 
-PACKAGES = ["threads", "asyncio", "node"]
+PACKAGES = ["threads", "asyncio", "node", "library"]
 FOR_EVER = -1
 numbers = itertools.count(1)
 
@@ -487,3 +488,14 @@ def test_the_programs_own_error_is_not_hidden_and_steps_down(shop, key):
     with pytest.raises(KeyError), shop.lead(key):
         raise KeyError
     assert shop.query(key)["state"] == "free"
+
+
+# The library's own.
+
+def test_a_leader_of_the_library_is_kept_alive(library, local, key):
+    with library.open(local.uri) as client:
+        fails("MISUSE", client.lead, key, no_keep_alive=True)
+        fails("MISUSE", client.lead, key, wait_ms=-1)
+        term = client.lead(key)
+        assert term.valid
+        term.release()
