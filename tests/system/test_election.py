@@ -22,7 +22,7 @@ from harness.rig import Rig
 
 pytestmark = pytest.mark.interpreted
 
-PACKAGES = ["threads", "asyncio", "node", "library"]
+PACKAGES = ["threads", "asyncio", "node", "java", "library"]
 FOR_EVER = -1
 numbers = itertools.count(1)
 

@@ -88,7 +88,7 @@ def test_the_readmes_examples_compile_and_do_what_they_say(rig, tmp_path):
         client.fenced(client.token(key), "SET", key, stock)
         client("REVOKE", key)
     examples = readme_examples()
-    assert len(examples) == 3
+    assert len(examples) == 4
     files = []
     for text in examples:
         name = re.search(r"public class (\w+)", text)[1]

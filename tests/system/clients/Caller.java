@@ -15,6 +15,7 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 
@@ -25,6 +26,7 @@ public final class Caller implements Runnable {
     private final Map<String, Lease> leases = new HashMap<>();
     private final Map<String, Leases> baskets = new HashMap<>();
     private final Map<String, CountDownLatch> losses = new HashMap<>();
+    private final Map<String, Long> lostAt = new ConcurrentHashMap<>();
     private String writeId; /* of the last one that is unsure */
 
     public static void main(String[] args) throws Exception {
@@ -70,6 +72,8 @@ public final class Caller implements Runnable {
                 writeId = unsure.id();
             }
             return failed.getClass().getSimpleName();
+        } catch (IllegalArgumentException misuse) {
+            return "Misuse";
         } catch (ReflectiveOperationException failed) {
             throw new AssertionError(failed);
         }
@@ -77,7 +81,11 @@ public final class Caller implements Runnable {
 
     private Lease keep(String name, Lease lease) {
         CountDownLatch lost = new CountDownLatch(1);
-        lease.onLost(lost::countDown);
+        lostAt.remove(name);
+        lease.onLost(() -> {
+            lostAt.put(name, System.currentTimeMillis());
+            lost.countDown();
+        });
         leases.put(name, lease);
         losses.put(name, lost);
         return lease;
@@ -105,6 +113,12 @@ public final class Caller implements Runnable {
                                                 Long.parseLong(words[4]),
                                                 Long.parseLong(words[5])));
             return keep(words[2], baskets.get(words[2]).get(0)).token();
+        case "lead":
+            return keep(words[2], lead(shop, words[3], Long.parseLong(words[4]),
+                                       Long.parseLong(words[5]))).token();
+        case "lost_at":
+            losses.get(words[1]).await();
+            return lostAt.get(words[1]);
         case "renew":
             lease.renew(Duration.ofMillis(Long.parseLong(words[2])));
             return null;
@@ -141,6 +155,10 @@ public final class Caller implements Runnable {
         default:
             throw new AssertionError(words[0]);
         }
+    }
+
+    private static Lease lead(Stockade shop, String name, long ttl, long wait) {
+        return wait < 0 ? shop.lead(name, ttl) : shop.lead(name, ttl, wait);
     }
 
     private static String decoded(String word) {

@@ -166,6 +166,78 @@ public final class Stockade implements AutoCloseable {
     }
 
     /**
+     * Stand for election: wait without end for the lease by which this program leads, with a TTL of
+     * 30 seconds.
+     *
+     * @param name what it stands for: a key, 1 to 512 bytes
+     * @return its term; to close it steps down
+     * @throws Interrupted the thread was interrupted while it waited
+     */
+    public Lease lead(String name) {
+        return lead(name, TTL_DEFAULT_MS);
+    }
+
+    /**
+     * Stand for election: wait for the lease by which this program leads. That goes on through
+     * outages of the daemon and of the lease service, and ends by an interrupt. {@link
+     * Lease#onLost} is called at once where the term is revoked, and else with a tenth of the TTL
+     * to go (and a hundredth and 2 ms): before anybody else may lead. What is written under the
+     * term is judged by its token, whenever it comes.
+     *
+     * <pre>{@code
+     * try (Lease term = shop.lead("nightly", 10_000)) {
+     *     while (term.isValid()) {
+     *         term.set(round()); // Stale where another leads by now
+     *     }
+     * }
+     * }</pre>
+     *
+     * @param name what it stands for: a key, 1 to 512 bytes
+     * @param ttlMillis how long nobody leads where the leader dies: from 10 to 86,400,000
+     * @return its term; to close it steps down
+     * @throws Interrupted the thread was interrupted while it waited
+     */
+    public Lease lead(String name, long ttlMillis) {
+        return new Election(this, name, ttlMillis, -1).stand();
+    }
+
+    /**
+     * Stand for election, for a limited time.
+     *
+     * @param name as above
+     * @param ttlMillis as above
+     * @param waitMillis how long to stand, up to a day
+     * @return its term; to close it steps down
+     * @throws Held another led until then; or what else was the matter last
+     */
+    public Lease lead(String name, long ttlMillis, long waitMillis) {
+        return new Election(this, name, ttlMillis, inRange("wait", waitMillis, 0)).stand();
+    }
+
+    /**
+     * Stand for election.
+     *
+     * @param name as above
+     * @param ttl as above
+     * @return its term; to close it steps down
+     */
+    public Lease lead(String name, Duration ttl) {
+        return lead(name, ttl.toMillis());
+    }
+
+    /**
+     * Stand for election, for a limited time.
+     *
+     * @param name as above
+     * @param ttl as above
+     * @param wait as above
+     * @return its term; to close it steps down
+     */
+    public Lease lead(String name, Duration ttl, Duration wait) {
+        return lead(name, ttl.toMillis(), wait.toMillis());
+    }
+
+    /**
      * Take the leases on several resources: all of them or none. Those who ask for crossing sets
      * never wait for each other in a circle.
      *
