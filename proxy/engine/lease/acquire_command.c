@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The commands ACQUIRE, with QUEUE, PERMITS, or neither, and DEQUEUE, and their replies. */
+#include <stddef.h>
+
 #include "fence/base/mem.h"
 #include "proxy/engine/lease/permits.h"
 #include "proxy/engine/session/admission.h"
@@ -19,6 +21,12 @@ struct acquire_command {
         struct permits permits;
     };
 };
+
+/* Without room for the permits. */
+#define LEASE_COMMAND_SIZE                                                                         \
+    (offsetof(struct acquire_command, acquire) +                                                   \
+     (sizeof(struct acquire) > sizeof(struct queue_ask) ? sizeof(struct acquire)                   \
+                                                        : sizeof(struct queue_ask)))
 
 /* The right to a permit is one to its own name. */
 struct act acquire_act(const struct acl_user *user, struct request *request,
@@ -220,7 +228,9 @@ void lease_acquire(struct request *request)
         request_fail(request, STK_ERR, "%s", why);
         return;
     }
-    struct acquire_command *command = mem_zalloc(sizeof *command);
+    /* What only permits need is large, and not for every lease to clear. */
+    struct acquire_command *command =
+        mem_zalloc(options.permits != 0 ? sizeof *command : LEASE_COMMAND_SIZE);
     request->state = command;
     command->request = request;
     if (lease_option_given(&options, OPTION_QUEUE)) {
