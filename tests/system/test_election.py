@@ -15,7 +15,7 @@ import pytest
 
 from harness.callers import Caller
 from harness.library import fails
-from harness.limits import LONG_TTL_MS, Late, Stopwatch, patience, wait_until
+from harness.limits import LONG_TTL_MS, Late, Stopwatch, patience, wait_until, within
 from harness.package import aio_connect, connect, stockade
 from harness.resp import ReplyError
 from harness.rig import Rig
@@ -330,8 +330,9 @@ def test_a_candidate_that_is_cancelled_leaves_the_line(scene):
     first.lead()
     second.stand()
     scene.await_waiters()
-    second.program.cancel()
-    assert second.led() == "Cancelled"
+    with within(patience(15)):  # a look at the line lasts 30 s
+        second.program.cancel()
+        assert second.led() == "Cancelled"
     scene.await_waiters(0)
 
 
