@@ -281,10 +281,10 @@ def test_a_signal_ends_it_with_nothing_left_behind_though_a_buyer_is_stopped(too
 
 
 def test_no_process_outlives_a_demo_that_is_killed(tool):
-    running = tool.start("demo", "oversell", "--contender", "stockade", "--stock", 100000,
-                         "--pause", "10m")
+    running = tool.start("demo", "oversell", "--contender", "stockade", "--stock", 1000,
+                         "--stops", 999, "--pause", "10m")
     tool.await_stopped_child(running)
-    wait_until(lambda: len(tool.processes()) > 16, "all buyers are there, and have much to buy")
+    wait_until(lambda: len(tool.processes()) > 16, "all buyers are there; they stop one by one")
     running.kill()
     running.communicate(timeout=patience(HANG_SECONDS))
     tool.await_no_process()

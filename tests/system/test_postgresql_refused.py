@@ -16,7 +16,7 @@ from test_sql import under
 
 pytestmark = pytest.mark.xdist_group("postgresql_column")
 
-SLOTS = 32  # of store/postgresql/schema/7_refused.sql
+SLOTS = 16  # of store/postgresql/schema/7_refused.sql
 TABLES = """
 CREATE TABLE inventory(sku int8 PRIMARY KEY, stock int NOT NULL);
 INSERT INTO inventory VALUES(1, 10), (2, 10);

@@ -21,7 +21,7 @@ def test_a_restore_that_is_killed_at_any_write_leaves_the_old_state_or_the_new(r
     client("MSET", *(word for i in range(40) for word in (f"k{i}", "new" + "x" * 900)))
     killed = restored = 0
     for part in "restore", "stockade.db-wal":
-        for n in (1, 2, 5, 20, 60, 100, 120, 140):
+        for n in (1, 2, 5, 20, 60, 100, 140, 200, 300):
             rig.faults.order(f"write kill:{n} {part}")
             done = maintenance.faulty("restore", maintenance.copy)
             rig.faults.clear()
