@@ -67,7 +67,8 @@ BEGIN
                  WHERE r.name = convert_to(refuse.resource, 'UTF8')), 0) * 16 + code) * 1024
       + number % 1024);
     PERFORM setval(format('stockade.refused_%s_token', number % 16)::regclass,
-      CASE WHEN token BETWEEN 0 AND 9007199254740991 THEN token ELSE 0 END * 1024 + number % 1024);
+      CASE WHEN token BETWEEN 0 AND 9007199254740991 THEN token ELSE 0 END * 1024
+      + number % 1024);
   END IF;
   resource := coalesce(resource, 'NULL');
   CASE verdict
