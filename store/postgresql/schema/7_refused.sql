@@ -50,8 +50,8 @@ CREATE FUNCTION stockade.refusal_codes() RETURNS text[]
   SELECT ARRAY['STALE', 'UNKNOWN', 'GUARDED', 'NOTOKEN']
 $$;
 
--- As before, once it is told. A statement that came by a daemon (its connections' names begin so) is
--- told of by the daemon.
+-- As before, once it is told. A statement that came by a daemon (its connections' names begin so)
+-- is told of by the daemon.
 CREATE FUNCTION stockade.refuse(verdict text, resource text, token int8) RETURNS void
   LANGUAGE plpgsql AS $$
 DECLARE
