@@ -185,9 +185,7 @@ void facts_on_refused(void *context, const struct store_refusal *refusal)
 {
     struct engine *engine = context;
 
-    engine->counters.refused_stale += refusal->code == STK_STALE;
-    engine->counters.refused_unknown += refusal->code == STK_UNKNOWN;
-    engine->counters.refused_notoken += refusal->code == STK_NOTOKEN;
+    engine_count_verdict(engine, refusal->code);
     engine_tell(engine, &(struct fact){.kind = FACT_REFUSED,
                                        .resource = refusal->resource,
                                        .token = refusal->token,

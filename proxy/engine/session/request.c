@@ -291,13 +291,13 @@ void request_fail(struct request *request, enum stk_error error, const char *for
     request_finish(request);
 }
 
-void request_count_verdict(struct request *request)
+void engine_count_verdict(struct engine *engine, enum stk_error verdict)
 {
-    struct engine_counters *counters = &request->engine->counters;
+    struct engine_counters *counters = &engine->counters;
 
-    counters->refused_stale += request->verdict == STK_STALE;
-    counters->refused_unknown += request->verdict == STK_UNKNOWN;
-    counters->refused_notoken += request->verdict == STK_NOTOKEN;
+    counters->refused_stale += verdict == STK_STALE;
+    counters->refused_unknown += verdict == STK_UNKNOWN;
+    counters->refused_notoken += verdict == STK_NOTOKEN;
 }
 
 bool request_refused(struct request *request)
@@ -309,7 +309,7 @@ bool request_refused(struct request *request)
     }
     if (request->verdict == STK_OK)
         return false;
-    request_count_verdict(request);
+    engine_count_verdict(request->engine, request->verdict);
     request_fail(request, request->verdict, NULL);
     return true;
 }

@@ -123,7 +123,7 @@ bool request_refused(struct request *request);
 void request_done(struct store_op *op);
 void request_show_done(struct store_op *op);
 /* Count the verdict, where it is a refusal by the token rule. */
-void request_count_verdict(struct request *request);
+void engine_count_verdict(struct engine *engine, enum stk_error verdict);
 
 static inline struct request *request_of_op(struct store_op *op)
 {

@@ -679,7 +679,7 @@ void plan_note_refusal(struct request *request)
 
     if (verdict == STK_OK)
         return;
-    request_count_verdict(request);
+    engine_count_verdict(request->engine, verdict);
     if (verdict == STK_STALE || verdict == STK_UNKNOWN || verdict == STK_NOTOKEN)
         tell_refused(request, verdict);
 }
